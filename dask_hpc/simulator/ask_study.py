@@ -10,8 +10,9 @@ from math import ceil, inf
 from typing import Literal
 
 from dask_hpc.planning.asks.calibration import PredictedWait
+from dask_hpc.planning.asks.line import WaitingAsk
 from dask_hpc.planning.asks.shapes import AskShape, WantedWork
-from dask_hpc.planning.asks.watch import AskWatch, WaitingAsk
+from dask_hpc.planning.asks.watch import AskWatch
 from dask_hpc.simulator.batch_queue import PARTITION, SimulatedBatchQueue
 from dask_hpc.simulator.workload import Arrival
 

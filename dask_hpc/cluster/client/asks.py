@@ -23,9 +23,10 @@ from dask_hpc.cluster.units import Facts, UnitFacts
 from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.planning.asks.budget import AskSettings, SpentBudget, show_node_hours
 from dask_hpc.planning.asks.calibration import PredictedWait
+from dask_hpc.planning.asks.line import WaitingAsk
 from dask_hpc.planning.asks.queue import QueueView
 from dask_hpc.planning.asks.shapes import AskShape, WantedWork
-from dask_hpc.planning.asks.watch import AskPlan, AskWatch, WaitingAsk, told_plan
+from dask_hpc.planning.asks.watch import AskPlan, AskWatch, told_plan
 from dask_hpc.planning.polling import Manners
 
 logger = logging.getLogger(__name__)

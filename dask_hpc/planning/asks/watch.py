@@ -3,45 +3,23 @@
 Learns as it goes, from everybody's jobs: which shares of walltimes are used, and how well predictions hold.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf
-from statistics import fmean
 from typing import Any
 
 from dask_hpc.model.units import counted, show_duration
 from dask_hpc.planning.asks.calibration import PredictedWait, StartRecord
+from dask_hpc.planning.asks.line import AskLine, WaitingAsk
 from dask_hpc.planning.asks.node_sets import PieceMap
 from dask_hpc.planning.asks.queue import PendingAsk, QueueView, share_ahead
 from dask_hpc.planning.asks.replay import Newcomers, Replay, Starts
-from dask_hpc.planning.asks.shapes import (
-    AskShape,
-    FoundShape,
-    ShapeChoice,
-    WantedWork,
-    best_shape,
-    done_after,
-    fillers,
-    show_wait,
-)
+from dask_hpc.planning.asks.shapes import AskShape, ShapeChoice, WantedWork, best_shape, fillers
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
-_MORE = 1.25  # of the work that is known: so much is worth waiting for
 _IN_LINE = 0.25  # of the units wait in line at most; the others are for holes that open meanwhile
 _REMEMBERED = 100  # jobs that started lately
 _CHECKED = 3  # jobs of others whose starts are predicted at a look, to learn from
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingAsk:
-    """A unit of ours that waits in the queue. ``job`` is its id there, if it has one yet."""
-
-    unit: str
-    shape: AskShape
-    asked: float
-    job: str = ""
-    #: it was asked for because it would start at once
-    is_filler: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,67 +67,66 @@ class AskWatch:
         pieces = PieceMap.of(view, self.cores, self.memory)
         replay = Replay(view, pieces, used, newcomers(view, pieces), self.latency)
         mine = {ask.job or ask.unit: ask for ask in waiting}
-        others = [job for job in self._record.new(view) if job not in mine][:_CHECKED]
-        _, starts = replay.starts((), {*mine, *others})
-        for job, found in starts.items():
-            self._record.predicted(job, view.now, found)
-        starts = {job: starts[job] for job in mine if job in starts}
-        expected = {mine[job].unit: self._wait(found, view) for job, found in starts.items()}
-        old = {job: ask for job, ask in mine.items() if view.now - ask.asked >= self.gain}
-        not_needed = _surplus(starts, mine, work, old)
+        line = AskLine(mine, self._starts(replay, mine), work, view.now, self.gain)
+        expected = {mine[job].unit: self._record.wait(one, view.now) for job, one in line.starts.items()}
         room = submit + len(waiting)
-        if not room or not (submit or starts):
+        if not room or not (submit or line.starts):
             return AskPlan(expected=expected)
-        how: Any = {"partitions": self.partitions, "qos": self.qos, "resolution": self.resolution}
-        now = fillers(replay, replace(work, most=room), **how)
-        withdraw = dict.fromkeys(not_needed, "not needed any more: the work is done without it")
-        late = {job: found.at(0.5) - view.now for job, found in starts.items()}
-        for job, ask in old.items():
-            if ask.is_filler and late.get(job, 0.0) > self.gain:
-                words = f"the hole that it was for is gone, it would start {show_wait(late[job])}"
-                withdraw.setdefault(ask.unit, words)
-        # holes come first: who is expected last makes room, who is expected first keeps his place
-        order = sorted(starts, key=lambda job: (late[job], job))
-        for job in (job for job in order[:0:-1] if job in old):
-            if len(now) <= submit + len(withdraw) or late[job] <= self.gain:
-                break
-            words = f"overtaken: others start now, it would {show_wait(late[job])}"
-            withdraw.setdefault(mine[job].unit, words)
-        now = now[: submit + len(withdraw)]
-        left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
-        still = {job: ask for job, ask in mine.items() if ask.unit not in withdraw}
-        # most of the room is kept for holes to come
-        rest = min(max(1, floor(_IN_LINE * room)), room - len(now)) - len(still)
-        choice = None
+        # holes come first
+        now = fillers(replay, replace(work, most=room), **self._allowed)
+        line.drop_surplus()
+        line.drop_holeless()
+        line.give_way(len(now), submit)
+        now = now[: submit + len(line.withdrawn)]
         new, waits = list(now), [PredictedWait(0.0, 0.0, self._record.grain)] * len(now)
-        asked = sum(ask.shape.walltime - work.overhead for ask in still.values())
-        is_old = not still.keys().isdisjoint(old)
-        if left > 0 and ((rest > 0 and left > asked) or (is_old and starts)):
-            filled = _with_asks(view.without(mine), now, self)
-            budget = work.budget - sum(shape.walltime for shape in now)
-            todo = replace(work, seconds=left, most=max(1, rest + len(still)), budget=budget)
-            choice = best_shape(replace(replay, view=filled), todo, usual=self.usual, **how)
+        choice, count = self._in_line(replay, line, now, room)
         if choice is not None:
-            best = choice.best
-            overtaken = self._overtaken(
-                best, {job: starts[job] for job in still if job in old and job in starts}, mine, todo, view
-            )
-            withdraw |= overtaken
-            again, there = len(overtaken), len(still)
-            more = max(0, rest) if left > asked else 0
-            count = max(0, min(more + again, max(best.count - (there - again), again)))
-            last = len(best.starts.courses[0]) - 1
-            new += [best.shape] * count
+            last = len(choice.best.starts.courses[0]) - 1
+            new += [choice.best.shape] * count
             waits += [
-                self._record.wait(best.starts, view.now, min(at, last), is_chosen=True) for at in range(count)
+                self._record.wait(choice.best.starts, view.now, min(at, last), is_chosen=True)
+                for at in range(count)
             ]
         return AskPlan(
             new=tuple(new),
             why=_why(now, choice, work),
-            withdraw=withdraw,
-            expected={unit: wait for unit, wait in expected.items() if unit not in withdraw},
+            withdraw=line.withdrawn,
+            expected={unit: wait for unit, wait in expected.items() if unit not in line.withdrawn},
             expected_new=tuple(waits),
         )
+
+    def _starts(self, replay: Replay, mine: Collection[str]) -> dict[str, Starts]:
+        """When ours would start, by job; and some of others, to see later what such a prediction is worth."""
+        view = replay.view
+        others = [job for job in self._record.new(view) if job not in mine][:_CHECKED]
+        _, starts = replay.starts((), {*mine, *others})
+        for job, found in starts.items():
+            self._record.predicted(job, view.now, found)
+        return {job: starts[job] for job in mine if job in starts}
+
+    def _in_line(
+        self, replay: Replay, line: AskLine, now: Sequence[AskShape], room: int
+    ) -> tuple[ShapeChoice | None, int]:
+        """A shape to wait with for what is left beside those that start now, and how many of it. Most of the
+        room is kept for holes to come."""
+        left = line.work.seconds - sum(shape.walltime - line.work.overhead for shape in now)
+        there = len(line.left)
+        room = min(max(1, floor(_IN_LINE * room)), room - len(now))
+        more = max(0, room - there) if left > sum(map(line.useful, line.left)) else 0
+        if left <= 0 or not (more or (line.starts and any(map(line.is_old, line.left)))):
+            return None, 0
+        filled = _with_asks(replay.view.without(line.units), now, self)
+        budget = line.work.budget - sum(shape.walltime for shape in now)
+        todo = replace(line.work, seconds=left, most=max(1, room), budget=budget)
+        choice = best_shape(replace(replay, view=filled), todo, usual=self.usual, **self._allowed)
+        if choice is None:
+            return None, 0
+        again = line.drop_overtaken(choice.best, todo, self.margin)
+        return choice, min(more + again, max(choice.best.count - (there - again), again))
+
+    @property
+    def _allowed(self) -> dict[str, Any]:
+        return {"partitions": self.partitions, "qos": self.qos, "resolution": self.resolution}
 
     def asked(self, job: str, now: float, wait: PredictedWait) -> None:
         """A unit of a plan was asked for under that id of the batch system: its prediction will be
@@ -166,54 +143,6 @@ class AskWatch:
         while len(self._waited) > _REMEMBERED:
             del self._waited[next(iter(self._waited))]
         return self._shares.look(view)
-
-    def _wait(self, starts: Starts, view: QueueView, unit: int = 0) -> PredictedWait:
-        return self._record.wait(starts, view.now, unit)
-
-    def _overtaken(
-        self,
-        best: FoundShape,
-        starts: Mapping[str, Starts],
-        mine: Mapping[str, WaitingAsk],
-        work: WantedWork,
-        view: QueueView,
-    ) -> dict[str, str]:
-        """Units that are taken back, as the work would be done sooner by others, and they start sooner."""
-        if not starts:
-            return {}
-        shape = mine[next(iter(starts))].shape
-        courses = zip(*(found.courses for found in starts.values()), strict=True)
-        done = fmean(done_after([time - view.now for (time,) in course], shape, work) for course in courses)
-        if best.done > min(done * (1 - self.margin), done - self.gain):
-            return {}
-        found = {}
-        last = len(best.starts.courses[0]) - 1
-        order = sorted(starts, key=lambda job: starts[job].at(0.5))
-        for place, job in enumerate(order[: best.count]):
-            soon = best.starts.at(0.5, min(place, last)) - view.now
-            late = starts[job].at(0.5) - view.now
-            if mine[job].shape != best.shape and soon < min(late * (1 - self.margin), late - self.gain):
-                words = f"{best.shape} starts {show_wait(soon)}, it would {show_wait(late)}"
-                found[mine[job].unit] = f"overtaken: {words}"
-        return found
-
-
-def _surplus(
-    starts: Mapping[str, Starts],
-    mine: Mapping[str, WaitingAsk],
-    work: WantedWork,
-    old: Mapping[str, WaitingAsk],
-) -> list[str]:
-    """Units that have waited for a while, the last first, without which the others do all the work, and
-    more."""
-    left = _MORE * work.seconds - sum(ask.shape.walltime - work.overhead for ask in mine.values())
-    found = []
-    for job in sorted(starts, key=lambda job: -starts[job].at(0.5)):
-        left += mine[job].shape.walltime - work.overhead
-        if left > 0 or job not in old:
-            break
-        found.append(mine[job].unit)
-    return found
 
 
 def _why(now: Sequence[AskShape], choice: ShapeChoice | None, work: WantedWork) -> str:

@@ -11,10 +11,11 @@ from queues import HOUR, MINUTE, queue
 from dask_hpc.model.errors import InputError
 from dask_hpc.planning.asks.budget import SpentBudget, parse_node_hours, show_node_hours
 from dask_hpc.planning.asks.calibration import PredictedWait, StartRecord
+from dask_hpc.planning.asks.line import WaitingAsk
 from dask_hpc.planning.asks.queue import RunningAsk
 from dask_hpc.planning.asks.replay import Starts
 from dask_hpc.planning.asks.shapes import AskShape, WantedWork
-from dask_hpc.planning.asks.watch import AskWatch, WaitingAsk, told_plan
+from dask_hpc.planning.asks.watch import AskWatch, told_plan
 
 LONG = AskShape(8 * HOUR, "batch")
 WORK = WantedWork(10 * HOUR, 4, 5 * MINUTE, 10 * MINUTE)
