@@ -13,6 +13,9 @@ from time import thread_time
 os.environ.setdefault("DASK_HPC__HISTORY", "None")  # tests remember nothing of jobs, but where they say so
 
 import dask
+
+dask.config.set({"logging": {"distributed": "warning"}})  # of what goes well hundreds of lines a second
+
 import pytest
 from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: F401
 from hypothesis import given, settings
@@ -55,6 +58,8 @@ class Ran:
 
 
 def pytest_configure(config):
+    if getattr(config.option, "dist", "no") == "load":
+        config.option.dist = "loadfile"  # what the tests of a file share is made once
     path = os.environ.get("DASK_HPC_RAN")
     if path and not hasattr(config, "workerinput"):  # of tests that run at once, the one that waits tells
         config.pluginmanager.register(Ran(path))
