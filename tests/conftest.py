@@ -11,15 +11,16 @@ from threading import Event, Thread
 from time import thread_time
 
 os.environ.setdefault("DASK_HPC__HISTORY", "None")  # tests remember nothing of jobs, but where they say so
+# Of what goes well Dask writes hundreds of lines a second. Programs that tests start write them.
+os.environ["DASK_LOGGING__DISTRIBUTED"] = "warning"
 
 import dask
-
-dask.config.set({"logging": {"distributed": "warning"}})  # of what goes well hundreds of lines a second
-
 import pytest
 from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+del os.environ["DASK_LOGGING__DISTRIBUTED"]
 
 # Older releases of distributed keep the first one out of their wheel.
 pytest_plugins = [name for name in ["distributed.pytest_resourceleaks", "scenario_report"] if find_spec(name)]
