@@ -17,7 +17,9 @@ from dask_hpc.planning.asks.replay import Newcomers, Replay, Starts
 from dask_hpc.planning.asks.shapes import AskShape, ShapeChoice, WantedWork, best_shape, fillers
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
-_IN_LINE = 0.25  # of the units wait in line at most; the others are for holes that open meanwhile
+#: of the units wait in line at most; the others are for holes that open meanwhile. In 88 simulated queues an
+#: eighth waits 0.40 as long as fixed requests (work is done 0.9 as late), a quarter 0.49 (0.8 as late)
+_IN_LINE = 0.125
 _REMEMBERED = 100  # jobs that started lately
 _CHECKED = 3  # jobs of others whose starts are predicted at a look, to learn from
 
