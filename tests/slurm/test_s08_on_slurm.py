@@ -48,7 +48,7 @@ def worked(slurm, name, log):
         fewest, before, until = JOBS, JOBS, monotonic() + PATIENCE
         while monotonic() < until and (left := sum(not future.done() for future in futures)):
             if left > 2 * JOBS:
-                # who tries a task of unknown length is idle for a moment when that is over: seen twice, or not
+                # who has tried a task of unknown length is idle for a moment: seen twice, or not
                 now = client.run_on_scheduler(working)
                 fewest, before = min(fewest, max(now, before)), now
             sleep(0.2)

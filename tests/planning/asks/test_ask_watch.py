@@ -64,10 +64,12 @@ def test_who_is_overtaken_is_taken_back():
 
 def test_most_of_the_units_are_kept_for_holes_to_come():
     view = queue([("r", (0, 1, 2, 3), 5 * HOUR)])
-    plan = AskWatch(LONG).decide(view, (), 8, replace(WORK, seconds=50 * HOUR, most=8))
-    assert len(plan.new) == 1
+    work = replace(WORK, seconds=50 * HOUR, most=16)
+    plan = AskWatch(LONG).decide(view, (), 16, work)
+    assert len(plan.new) == 2
     waiting = [WaitingAsk(str(at), shape, 0.0) for at, shape in enumerate(plan.new)]
-    assert AskWatch(LONG).decide(view, waiting, 6, replace(WORK, seconds=50 * HOUR, most=8)).new == ()
+    assert AskWatch(LONG).decide(view, waiting, 14, work).new == ()
+    assert len(AskWatch(LONG).decide(view, (), 3, work).new) == 1
 
 
 def test_holes_come_before_those_who_wait_but_the_first_keeps_his_place():
