@@ -127,7 +127,9 @@ async def bring_together(scheduler: Any, address: str, source: str, keys: Collec
     """Have a worker fetch copies of these small results of another one. Gives those that it leaves to Dask;
     raises where nothing is fetched together. Other than ``copy_to`` this overtakes what the worker is told of
     tasks, so it fetches only what it does not know of."""
-    left: Collection[Any] = await scheduler.rpc(address).hpc_fetch(source=source, keys=list(keys))
+    left: Collection[Any] | None = await scheduler.rpc(address).hpc_fetch(source=source, keys=list(keys))
+    if left is None:  # what Dask answers where nobody listens to that
+        raise LookupError(f"{address} fetches nothing together")
     return left
 
 

@@ -395,6 +395,11 @@ async def add_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
     await scheduler.register_worker_plugin(None, plugin, name, idempotent=True)
 
 
+def has_worker_plugin(scheduler: Any, name: str) -> bool:
+    """Whether all workers are given a plugin of that name; one that has just joined may not have it yet."""
+    return name in scheduler.worker_plugins
+
+
 async def replace_worker_plugin(scheduler: Any, plugin: WorkerPlugin | NannyPlugin) -> None:
     """Give this plugin to all workers, or nannies, now and later, in the place of the one of that name."""
     register = scheduler.register_worker_plugin

@@ -4,12 +4,13 @@ import asyncio
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from distributed import Event, Worker, wait
 from distributed.core import Status
 from distributed.protocol import dask_deserialize, dask_serialize
-from distributed.utils_test import async_poll_for, gen_cluster
+from distributed.utils_test import async_poll_for, captured_logger, gen_cluster
 from small_cluster import blocked, plugin_of
 from test_moves import Told, all_to, cluster3, held_by, spread_out
 
@@ -55,13 +56,19 @@ def one_by_one(worker):
     return worker.transfer_outgoing_count_total
 
 
+async def bundles(c, *without):
+    """From now on, on all workers but these."""
+    await c.register_plugin(BundlePlugin())
+    for worker in without:
+        await worker.plugin_remove(name=BundlePlugin.name)
+
+
 @asynccontextmanager
 async def bundles_under_way(c, s, a, *others, count=20):
     """``count`` results of the first worker, under way to the second one until they may arrive."""
     slow = Slow()
+    await bundles(c, a)
     await a.plugin_add(plugin=slow, name=slow.name)
-    for worker in others:
-        await worker.plugin_add(plugin=BundlePlugin(), name=BundlePlugin.name)
     futures = await spread_out(c, a, count)
     blocks = await moves.blocks_on(s, [a.address])
     told = Told()
@@ -248,8 +255,7 @@ def _deserialize(header, frames):
 
 @cluster3
 async def test_what_is_large_or_few_or_odd_comes_as_in_dask(c, s, a, b, d):
-    for worker in (a, b):
-        await worker.plugin_add(plugin=BundlePlugin(), name=BundlePlugin.name)
+    await bundles(c)
     for count, nbytes in ((20, 20_000), (3, 100)):
         before = one_by_one(a)
         futures = await spread_out(c, a, count, nbytes)
@@ -267,10 +273,20 @@ async def test_what_is_large_or_few_or_odd_comes_as_in_dask(c, s, a, b, d):
 @pytest.mark.parametrize("who_has", ["source", "target"])
 @cluster3
 async def test_one_that_has_not_heard_of_bundles(c, s, a, b, d, who_has):
-    await {"source": a, "target": b}[who_has].plugin_add(plugin=BundlePlugin(), name=BundlePlugin.name)
+    await bundles(c, {"source": b, "target": a}[who_has])
     futures = await spread_out(c, a, 10)
+    since = monotonic()
     assert await moves.carry_out(s, all_to(await moves.blocks_on(s, [a.address]), b), "", Told()) == set()
     assert held_by(s, b) == {f.key for f in futures} and one_by_one(a)
+    assert monotonic() - since < 1.5  # they are asked for again after two seconds, where nobody answers
+
+
+@cluster3
+async def test_where_nobody_has_nobody_is_asked(c, s, a, b, d):
+    futures = await spread_out(c, a, 10)
+    with captured_logger("distributed.core") as log:
+        assert await moves.carry_out(s, all_to(await moves.blocks_on(s, [a.address]), b), "", Told()) == set()
+    assert held_by(s, b) == {f.key for f in futures} and "hpc_" not in log.getvalue()
 
 
 @cluster3

@@ -36,7 +36,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.worker.bundles import MOVE
+from dask_hpc.cluster.worker.bundles import MOVE, BundlePlugin
 from dask_hpc.model.units import counted, show_duration, show_large
 from dask_hpc.planning.moves.leaving import MovableBlock, Move
 
@@ -436,7 +436,7 @@ class _Carrying:
     def _ask_for(self, batch: _Batch) -> None:
         keys: Collection[Hashable] = batch.moves
         small = [key for key, move in batch.moves.items() if move.nbytes <= SMALL]
-        if len(small) > FEW:
+        if len(small) > FEW and compat.has_worker_plugin(self._scheduler, BundlePlugin.name):
             batch.bundle = asyncio.ensure_future(self._bring(batch, small))
             keys = [key for key, move in batch.moves.items() if move.nbytes > SMALL]
         if keys:
