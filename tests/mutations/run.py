@@ -96,6 +96,8 @@ TESTS = (
         "planning",
         "move_plans redistribution spread_plans assignment walltime_rule whole_chunks worth neighbours",
     ),
+    "tests/planning/asks",
+    "tests/planning/reservation",
     *_of("cluster", "fair_shares gate moves_in_any_order performance ready"),
     *_of(
         "checkpoint",
@@ -103,7 +105,7 @@ TESTS = (
     ),
     *_of(
         "checkpoint",
-        "arrays files cells items manifest versions seal value block kept_copies on_resize resume scratch",
+        "arrays files cells items manifest versions seal value block kept_copies resume scratch",
     ),
     *_of("simulator", "engine malleable_jobs"),
 )
