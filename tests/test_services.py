@@ -17,7 +17,7 @@ sys.modules["dask_hpc.{room}"] = None
 import dask_hpc
 from dask.distributed import Client, LocalCluster
 
-with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
     with Client(cluster) as client, dask_hpc.manage(client, "easy-backfill") as manager:
         with dask_hpc.job("a", nodes=1, min_nodes=1, max_nodes=2):
             futures = client.map(lambda i: i + 1, range(8))

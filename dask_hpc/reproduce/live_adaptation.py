@@ -75,7 +75,7 @@ def _cluster(nodes: int) -> Iterator["LocalNodes"]:
             processes=False,
             protocol="tcp",
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address=":0",
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         ) as cluster,

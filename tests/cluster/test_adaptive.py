@@ -45,7 +45,7 @@ def gates():
 
 def gated_cluster():
     return SpecCluster(
-        scheduler={"cls": Scheduler, "options": {"dashboard": False, "port": 0}},
+        scheduler={"cls": Scheduler, "options": {"dashboard": False, "dashboard_address": ":0", "port": 0}},
         worker={"cls": Gated, "options": {"nthreads": 1}},
         asynchronous=True,
     )

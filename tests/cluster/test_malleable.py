@@ -121,7 +121,7 @@ async def test_it_closes_while_units_are_leaving():
 @gen_test()
 async def test_any_spec_cluster():
     spec = {"cls": Worker, "options": {"nthreads": 1}}
-    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "port": 0}}
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "dashboard_address": ":0", "port": 0}}
     async with (
         SpecCluster(
             scheduler=scheduler, worker=spec, workers={"x": spec, "y": spec}, asynchronous=True
@@ -143,7 +143,7 @@ class Renamed(Worker):
 @gen_test()
 async def test_a_unit_whose_workers_are_unknown_is_not_closed():
     spec = {"cls": Renamed, "options": {"nthreads": 1}}
-    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "port": 0}}
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "dashboard_address": ":0", "port": 0}}
     async with (
         SpecCluster(
             scheduler=scheduler, worker=spec, workers={0: spec, 1: spec}, asynchronous=True

@@ -149,7 +149,8 @@ def test_nothing_is_lost_nothing_runs_twice_and_nobody_waits_long(report):
     @gen_test(timeout=280, config=QUIET)
     async def run():
         async with AsyncExitStack() as stack:
-            s = await stack.enter_async_context(Scheduler(port=0, dashboard=False, protocol="inproc://"))
+            quiet = {"port": 0, "dashboard": False, "dashboard_address": ":0", "protocol": "inproc://"}
+            s = await stack.enter_async_context(Scheduler(**quiet))
             c = await stack.enter_async_context(Client(s.address, asynchronous=True))
             for first in range(0, WORKERS + LEAVE, 25):
                 some = [Worker(s.address, nthreads=1, name=i) for i in range(first, first + 25)]

@@ -1621,7 +1621,7 @@ async def test_signals_that_announce_an_end_are_heeded_in_a_process_of_dask():
 @gen_test(config={"distributed.deploy.lost-worker-timeout": "50 ms"})
 async def test_a_unit_whose_worker_is_lost_is_kept_where_we_want():
     async with LocalCluster(
-        n_workers=2, processes=False, asynchronous=True, dashboard_address=None, threads_per_worker=1
+        n_workers=2, processes=False, asynchronous=True, dashboard_address=":0", threads_per_worker=1
     ) as cluster:
         compat.keep_lost_units(cluster, True)
         await cluster.workers[0].close()

@@ -32,7 +32,7 @@ job = os.environ["SLURM_JOB_ID"]
 
 if __name__ == "__main__":
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster),
         dask_hpc.Checkpoint("run", str(place / "store"), every=1, levels=["store"]) as ck,
     ):

@@ -127,7 +127,7 @@ class VirtualCluster:
         """Called once, before anything else."""
 
         async def make():
-            return await Scheduler(port=0, protocol="inproc", dashboard=False)
+            return await Scheduler(port=0, protocol="inproc", dashboard=False, dashboard_address=":0")
 
         self.scheduler = await self.within("scheduler", make())
         self.record = Record(self.loop, self.scheduler)
