@@ -60,13 +60,21 @@ class Units:
         node = self._slurm.ask(job, "NodeList")
         what = ("sbatch", "--parsable", "-p", "urgent", "-w", node, "-c", 3, "-o", "/dev/null")
         other = self._slurm.run(*what, "--wrap", "exec sleep 600").strip()
-        self._slurm.wait_until(lambda: job in self.by_state("PENDING"), "a preemption", 90)
-        self._slurm.run("scancel", other)
         self._start_again(job)
+        self._slurm.run("scancel", other)
 
     def _start_again(self, job):
-        self._slurm.wait_until(lambda: job in self.by_state("PENDING"), "the queue", 90)
-        self._slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        """If it is not taken back, as a new one would start sooner."""
+        jobs = {}
+
+        def is_put_back():
+            self.by_state("RUNNING")
+            jobs.update(self._slurm.jobs())
+            return jobs.pop(job, "gone") in ("PENDING", "gone")
+
+        self._slurm.wait_until(is_put_back, f"job {job} in the queue", 90)
+        if job in self.by_state("PENDING"):
+            self._slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
 
 
 def run(events, seed):
