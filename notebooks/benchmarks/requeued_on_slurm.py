@@ -7,7 +7,7 @@ for a while. Each hits a unit while two others are there: where nobody is left t
 lost with it. What Slurm has put back may start again at once, not after its two minutes. An event takes some
 ten seconds.
 
-It ends in one line: results that were lost, tasks that ran twice, and the most units at one time, of three.
+It ends with results that were lost, tasks that ran twice, and the most units at one time, of three.
 """
 
 import argparse

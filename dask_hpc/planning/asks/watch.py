@@ -17,8 +17,9 @@ from dask_hpc.planning.asks.replay import Newcomers, Replay, Starts
 from dask_hpc.planning.asks.shapes import AskShape, ShapeChoice, WantedWork, best_shape, fillers
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
-#: of the units wait in line at most; the others are for holes that open meanwhile. In 88 simulated queues an
-#: eighth waits 0.40 as long as fixed requests (work is done 0.9 as late), a quarter 0.49 (0.8 as late)
+#: of the units wait in line at most; the others are for holes that open meanwhile. In 56 simulated queues
+#: (notebooks/benchmarks/asked_simulated.py) work waits 0.43 as long as by fixed requests, and is done 0.87 as
+#: late; with a quarter more of it waits, and it is done sooner
 _IN_LINE = 0.125
 _REMEMBERED = 100  # jobs that started lately
 _CHECKED = 3  # jobs of others whose starts are predicted at a look, to learn from
