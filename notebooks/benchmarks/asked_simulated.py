@@ -1,9 +1,9 @@
 """The same work on busy simulated queues, asked for by ``ask="fit"`` and by fixed requests of 8 hours.
 
 ``python asked_simulated.py --first 800 --seeds 56`` takes about three seconds a seed. As in
-``asked_on_slurm.py``: eight nodes, 12 node-hours of work, other people's load of 0.95 for a day before. Told are ratios of
-means over the seeds, with bootstrapped 95 % intervals, and how many predicted starts, of those that are not
-at once, lie in their interval. ``--in-line 0.25`` lets more units wait in line.
+``asked_on_slurm.py``: eight nodes, 12 node-hours of work, other people's load of 0.95 for a day before.
+Told are ratios of means over the seeds, with bootstrapped 95 % intervals, and how many predicted starts, of
+those that are not at once, lie in their interval. ``--in-line 0.25`` lets more units wait in line.
 """
 
 import argparse

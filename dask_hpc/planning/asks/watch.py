@@ -18,7 +18,7 @@ from dask_hpc.planning.asks.shapes import AskShape, ShapeChoice, WantedWork, bes
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
 #: of the units wait in line at most; the others are for holes that open meanwhile. In 56 simulated queues
-#: (notebooks/benchmarks/asked_simulated.py) work waits 0.43 as long as by fixed requests, and is done 0.87 as
+#: (notebooks/benchmarks/asked_simulated.py) work waits 0.40 as long as by fixed requests, and is done 0.89 as
 #: late; with a quarter more of it waits, and it is done sooner
 _IN_LINE = 0.125
 _REMEMBERED = 100  # jobs that started lately
