@@ -12,10 +12,18 @@ export function h(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Make an element ours: keys that are pressed in it are not for the front end around it. */
+/** Make an element ours: keys that are pressed in it, also after a click on what takes no keys, are not for the
+ * front end around it. */
 export function claim(element, kind) {
   element.classList.add("dask-hpc", kind);
   element.dataset.lmSuppressShortcuts = "true";
+  element.tabIndex = -1;
+  for (const one of ["keydown", "keypress", "keyup"]) element.addEventListener(one, (event) => event.stopPropagation());
+}
+
+/** A place for whatever asks somebody else to do something: it is switched off while nobody hears. */
+export function deeds(attributes = {}, ...children) {
+  return h("fieldset", { ...attributes, class: `dh-deeds ${attributes.class ?? ""}`.trim() }, ...children);
 }
 
 /** Replace what is in an element. */
