@@ -38,7 +38,7 @@ _KEPT = 100  # news that a page may be behind; one that is further behind is tol
 _PARTS = ("power", "checkpoint", "pipelines", "holds", "lanes")
 #: what ``/hpc`` shows from the top down; all but the first can be seen alone
 _VIEWS = {
-    "headline": "control_room",
+    "headline": "headline",
     "allotments": "allotment_map",
     "power": "corridor_chart",
     "pipelines": "pipelines",

@@ -1,5 +1,8 @@
 // Elements of a page, made from text that is never read as markup.
 
+/** Views that others show, by their names: see the kit. */
+export const views = {};
+
 /** h("button", {class: "plain", onclick: f}, "Apply"): an element with attributes, listeners, children. */
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -51,28 +54,19 @@ export class Tip {
   }
 }
 
-/** Say that somebody looks, now and then and when the page is seen again, and how far it has read. Answers
- * how to end it. */
-export function tellOfLooks(model, count) {
-  const tell = () => {
-    if (document.visibilityState === "visible") model.send({ do: "looks", count: count() });
-  };
-  tell();
-  const timer = setInterval(tell, 4000);
-  document.addEventListener("visibilitychange", tell);
-  return () => {
-    clearInterval(timer);
-    document.removeEventListener("visibilitychange", tell);
-  };
-}
-
 /** Keep an element saying what came of what was asked for last, or what is wrong. Answers how to end it. */
 export function tellWhatCame(model, element) {
+  element.classList.add("dh-said");
   const tell = () => {
-    element.textContent = model.get("problem") || model.get("done");
+    element.textContent = element.title = model.get("problem") || model.get("done");
     element.classList.toggle("dh-bad", Boolean(model.get("problem")));
   };
   model.on("change:problem change:done", tell);
   tell();
   return () => model.off("change:problem change:done", tell);
+}
+
+/** Nothing: the contact does it. Gone when no view calls it. */
+export function tellOfLooks() {
+  return () => {};
 }
