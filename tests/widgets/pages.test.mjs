@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { tabFor } from "../../dask_hpc/view/kit/control_room.js";
+import { shareFor, tabFor } from "../../dask_hpc/view/kit/control_room.js";
 import { Headline, clockOf, details, figures } from "../../dask_hpc/view/kit/headline.js";
 import { figuresOf, happened } from "../../dask_hpc/view/kit/checkpoint_view.js";
 import { given } from "../../dask_hpc/view/kit/control_page.js";
@@ -102,6 +102,8 @@ test("what the clock says, and the one on the wall", () => {
 test("keys lead from tab to tab, and round", () => {
   assert.deepEqual(["ArrowRight", "ArrowLeft", "Home", "End", "x"].map((key) => tabFor(key, 2, 3)), [0, 1, 0, 2, null]);
   assert.equal(tabFor("ArrowLeft", 0, 3), 2);
+  assert.deepEqual(["ArrowUp", "ArrowDown", "Home", "End", "x"].map((key) => shareFor(key, 0.5)), [0.45, 0.55, 0.15, 0.8, null]);
+  assert.equal(shareFor("ArrowUp", 0.16), 0.15);
 });
 
 test("bounds in words", () => {

@@ -11,7 +11,7 @@ import traitlets
 from ipywidgets import widget_serialization
 
 from dask_hpc.view.kit import module, style
-from dask_hpc.view.page import Section, course_html, html_page
+from dask_hpc.view.page import present_html
 from dask_hpc_widgets.checkpoint_view import CheckpointDeeds
 from dask_hpc_widgets.corridor_chart import PowerDeeds
 from dask_hpc_widgets.jobs_table import JobDeeds, job_lines
@@ -96,12 +96,8 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
         return self._manager.on_alert(function)
 
     def report(self, path: str | Path | None = None) -> str:
-        """What is shown, as a page of HTML that needs no other file; written to ``path`` if there is one."""
-        whole = self._fixed if self._manager is None else self._manager.watch.course.whole()
-        head = whole["head"]
-        lead = f"policy {head['policy']}, {head['time']:.0f} s after control began"
-        over = {**whole, "head": head | {"state": "simulated"}}  # as a run that is over is drawn
-        page = html_page("dask-hpc: what the control room shows", lead, [Section("", course_html(over))])
+        """What is shown, as a page of HTML that needs no other file; written to ``path`` if one is given."""
+        page = present_html(self._fixed if self._manager is None else self._manager.watch.course.whole())
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page

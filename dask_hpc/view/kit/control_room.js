@@ -2,6 +2,9 @@
 // a tab for whatever else one can look at or do. All of it is drawn from one model and one feed.
 
 import { claim, h, views } from "./shared/page.js";
+import { clamp } from "./shared/scale.js";
+
+const [LEAST, USUAL, MOST] = [0.15, 0.5, 0.8]; // share of the pictures
 
 /** Where the keys of a row of tabs lead from the tab with that number. */
 export function tabFor(key, number, count) {
@@ -40,6 +43,42 @@ function tabbed(pages, name) {
   return h("div", { class: "dh-tabbed" }, list, body);
 }
 
+/** The share of the upper part after a key; null for another key. */
+export function shareFor(key, share) {
+  const to = { ArrowUp: share - 0.05, ArrowDown: share + 0.05, Home: LEAST, End: MOST }[key];
+  return to === undefined ? null : clamp(to, LEAST, MOST);
+}
+
+/** A bar between the pictures and what is below them, which people move. */
+function splitter(el) {
+  const bar = h("div", {
+    class: "dh-splitter", role: "separator", tabindex: "0", "aria-orientation": "horizontal", "aria-label": "how high the pictures are",
+    "aria-valuemin": String(100 * LEAST), "aria-valuemax": String(100 * MOST),
+    title: "Drag to make the pictures higher or lower; arrow keys do, too; a double click is as before",
+    onpointerdown: (event) => bar.setPointerCapture(event.pointerId),
+    onpointermove: (event) => {
+      if (!bar.hasPointerCapture(event.pointerId)) return;
+      const upper = el.querySelector(".dh-pictures").getBoundingClientRect().top;
+      set((event.clientY - upper) / el.clientHeight);
+    },
+    ondblclick: () => set(USUAL),
+    onkeydown: (event) => {
+      const to = shareFor(event.key, share);
+      if (to === null) return;
+      event.preventDefault();
+      set(to);
+    },
+  });
+  let share = USUAL;
+  const set = (to) => {
+    share = clamp(to, LEAST, MOST);
+    el.style.setProperty("--dh-upper", `${100 * share}%`);
+    bar.setAttribute("aria-valuenow", String(Math.round(100 * share)));
+  };
+  set(USUAL);
+  return bar;
+}
+
 function render({ model, el }) {
   const ends = [];
   const drawn = (name, of = model, kind = "") => {
@@ -59,7 +98,7 @@ function render({ model, el }) {
     model.widget_manager.get_model(id).then((own) => place.append(drawn(name, own)));
     return [title, place];
   });
-  el.append(drawn("headline"), pictures, tabbed(pages, "views"));
+  el.append(drawn("headline"), pictures, splitter(el), tabbed(pages, "views"));
   return () => ends.forEach((end) => end());
 }
 

@@ -34,6 +34,13 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
 }
 
+/** Have the browser save something: a Blob, or what is at an address. */
+export function saveAs(name, what) {
+  const link = h("a", { href: what instanceof Blob ? URL.createObjectURL(what) : what, download: name });
+  link.click();
+  if (what instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 /** Text that belongs to a place under the pointer. */
 export class Tip {
   constructor(parent) {
