@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { figures, Headline } from "../../dask_hpc/view/kit/control_room.js";
 import { Picture } from "../../dask_hpc/view/kit/allotment_map.js";
-import { deeds, efficiency, left, share, sizeOf, sorted, took } from "../../dask_hpc/view/kit/jobs_table.js";
+import { efficiency, left, offersFor, share, sizeOf, sorted, took } from "../../dask_hpc/view/kit/jobs_table.js";
 import { stateOf } from "../../dask_hpc/view/kit/shared/course.js";
 
 const job = (given) => ({
@@ -15,17 +15,17 @@ const job = (given) => ({
 const names = (found) => found.map(([what, , , more]) => (what === "resize" ? more.nodes : what));
 
 test("a job is resized within its range, held while it waits, and cancelled until it is done", () => {
-  assert.deepEqual(names(deeds(job())), [-1, 1, "protect", "cancel"]);
-  assert.deepEqual(names(deeds(job({ nodes: 4 }))), [-1, "protect", "cancel"]);
-  assert.deepEqual(names(deeds(job({ kind: "rigid" }))), ["protect", "cancel"]);
-  assert.deepEqual(names(deeds(job({ state: "waiting" }))), ["hold", "cancel"]);
-  assert.deepEqual(names(deeds(job({ state: "waiting", waiting_because: "held: asked for" }))), ["release", "cancel"]);
-  assert.deepEqual(deeds(job({ state: "done" })), []);
+  assert.deepEqual(names(offersFor(job())), [-1, 1, "protect", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ nodes: 4 }))), [-1, "protect", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ kind: "rigid" }))), ["protect", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ state: "waiting" }))), ["hold", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ state: "waiting", waiting_because: "held: asked for" }))), ["release", "cancel"]);
+  assert.deepEqual(offersFor(job({ state: "done" })), []);
 });
 
 test("nothing can be done about jobs of a simulation", () => {
-  assert.deepEqual(deeds(job(), true), []);
-  assert.deepEqual(deeds(job({ state: "waiting" }), true), []);
+  assert.deepEqual(offersFor(job(), true), []);
+  assert.deepEqual(offersFor(job({ state: "waiting" }), true), []);
 });
 
 test("running jobs come first, then those that wait, then the newest that are done", () => {
@@ -51,7 +51,7 @@ test("a job that failed or was cancelled is not done, in any view", () => {
   assert.deepEqual([failed, other, job({ state: "done" }), job()].map(share), [0, 0.25, 1, null]);
   assert.equal(share(job({ state: "killed", progress: null })), 0);
   assert.equal(share({ ...failed, finished_tasks: 12 }), 0.75);
-  assert.deepEqual(deeds(failed), []);
+  assert.deepEqual(offersFor(failed), []);
   const [picture, line] = [new Picture(), new Headline()];
   for (const view of [picture, line]) view.add({ head: { time: 5, state: "on", policy: "p" }, jobs: [failed, other] });
   assert.deepEqual(["f", "c"].map((one) => picture.nameOf(one)), ["f (failed)", "c (cancelled)"]);
