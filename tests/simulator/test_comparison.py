@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from dask_hpc import InputError
-from dask_hpc.simulator.comparison import compared, told
+from dask_hpc.simulator.comparison import ComparedPolicies, mean_and_half_width
 from dask_hpc.simulator.result import METRICS
-from dask_hpc.simulator.study import Study, mean_and_half_width
+from dask_hpc.simulator.study import Study
 
 
 def made(**policies):
@@ -20,8 +20,12 @@ def made(**policies):
     return Study(pd.concat(frames, ignore_index=True))
 
 
+def told(found):
+    return {name for name, *_ in found.shown}
+
+
 def verdicts(study, metric="mean_wait"):
-    return {row.policy: row.figures[metric].verdict for row in compared(study)}
+    return {row.policy: row.figures[metric].verdict for row in study.compared().rows}
 
 
 WAITS = np.array([10.0, 100.0, 1000.0, 5000.0])  # draws differ far more than policies do
@@ -29,7 +33,7 @@ WAITS = np.array([10.0, 100.0, 1000.0, 5000.0])  # draws differ far more than po
 
 def test_what_differs_in_every_draw_decides():
     study = made(base={"mean_wait": WAITS}, less={"mean_wait": WAITS - [4, 5, 6, 5]})
-    figure = compared(study)[1].figures["mean_wait"]
+    figure = study.compared().rows[1].figures["mean_wait"]
     assert (figure.more, round(figure.more_half, 3)) == (-5.0, 1.299)  # t(3) = 3.182 times sqrt(2/3) / 2
     assert figure.half > 1000 and figure.verdict == "better"
     assert verdicts(made(base={"mean_wait": WAITS}, more={"mean_wait": WAITS + 1}))["more"] == "worse"
@@ -46,12 +50,13 @@ def test_an_interval_that_holds_0_decides_nothing():
 def test_who_serves_other_jobs_is_not_better():
     left = {"completed": np.array([5, 5, 5, 4]), "unfinished": np.array([0, 0, 0, 1])}
     study = made(base={"mean_wait": WAITS}, fewer={"mean_wait": WAITS / 2, **left})
-    base, fewer = compared(study)
+    base, fewer = study.compared().rows
     assert not fewer.is_alike and fewer.figures["mean_wait"].verdict == "other jobs"
     assert fewer.figures["mean_wait"].more is None
     assert fewer.figures["not_completed"].mean == 0.25
     assert fewer.figures["not_completed"].verdict == "undecided"
-    assert "not_completed" in told([base, fewer]) and "not_completed" not in told([base])
+    assert "not_completed" in told(study.compared())
+    assert "not_completed" not in told(ComparedPolicies([base]))
     # what is killed is as little served
     killed = made(base={"mean_wait": WAITS}, kills={"completed": np.full(4, 4), "killed": 1})
     assert verdicts(killed, "not_completed")["kills"] == "worse"
@@ -62,13 +67,13 @@ def test_energy_is_compared_and_power_is_a_fact():
         base={"energy": WAITS * 50, "makespan": 50.0},
         longer={"energy": WAITS * 60, "makespan": 100.0},  # at less power
     )
-    longer = compared(study)[1].figures
-    assert longer["power"].mean < compared(study)[0].figures["power"].mean
+    longer = study.compared().rows[1].figures
+    assert longer["power"].mean < study.compared().rows[0].figures["power"].mean
     assert longer["power"].verdict == ""
     assert longer["energy"].verdict == "undecided"  # in no draw less, but by how much is open
     more = made(base={"energy": WAITS * 50}, more={"energy": WAITS * 50 + 9})
     assert verdicts(more, "energy")["more"] == "worse"
-    assert set(told(compared(made(base={}, other={})))) & {"energy", "power"} == set()
+    assert told(made(base={}, other={}).compared()) & {"energy", "power"} == set()
 
 
 def test_the_best_is_marked_and_who_cannot_be_told_from_it():
@@ -79,14 +84,17 @@ def test_the_best_is_marked_and_who_cannot_be_told_from_it():
         also={"mean_wait": WAITS - [9, 8, 9, 7.5]},
         worse={"mean_wait": WAITS + 3},
     )
-    assert [row.policy for row in compared(study) if row.figures["mean_wait"].is_best] == ["best", "also"]
+    assert [row.policy for row in study.compared().rows if row.figures["mean_wait"].is_best] == [
+        "best",
+        "also",
+    ]
 
 
 def test_against_whom():
     study = made(base={"mean_wait": WAITS}, other={"mean_wait": WAITS - 1})
     assert study.differences().index.tolist() == ["other"]
     assert study.differences("other").loc["base", "mean_wait"] == 1
-    assert [row.is_base for row in compared(study, "other")] == [False, True]
+    assert [row.is_base for row in study.compared("other").rows] == [False, True]
     with pytest.raises(InputError, match="nobody"):
         study.differences("nobody")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from threading import Event
 from time import monotonic
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import traitlets
 
 from dask_hpc import InputError, Policy, simulate
-from dask_hpc.simulator.comparison import COMPARED, compared, told
 from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
@@ -40,7 +39,7 @@ class WhatIf(View):
     seeds = traitlets.Int(20).tag(sync=True)
     #: simulations done and of all, while a prediction is made
     progress = traitlets.List([0, 0], read_only=True).tag(sync=True)
-    #: one row a policy, the one that was in force first: ``dask_hpc.simulator.comparison.Row`` as plain data
+    #: one row a policy, the one that was in force first: see ``Study.compared``
     rows: Any = traitlets.List(read_only=True).tag(sync=True)
     #: what the prediction is of
     about = traitlets.Unicode(read_only=True).tag(sync=True)
@@ -96,15 +95,15 @@ class WhatIf(View):
             seeds=seeds,
             progress=self._teller(len(chosen) * seeds),
         )
-        rows = compared(study)
+        found = study.compared()
         self._policies = chosen
         words = f"{len(snapshot.running)} running and {len(snapshot.waiting)} waiting jobs"
         drawn = f"{seeds} draws of how long they take, the same for all policies; 95 % intervals"
         about = "; ".join([f"{words} on {snapshot.size} nodes", drawn, *twice])
         with self.hold_sync():
             self.set_trait("about", about)
-            self.set_trait("shown_metrics", [[name, *COMPARED[name][:2]] for name in told(rows)])
-            self.set_trait("rows", [asdict(row) for row in rows])
+            self.set_trait("shown_metrics", [list(one) for one in found.shown])
+            self.set_trait("rows", found.as_rows())
             self._show_present()
         return list(self.rows)
 
