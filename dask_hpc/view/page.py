@@ -48,7 +48,10 @@ class Section:
 
 def html_page(title: str, lead: str, sections: Iterable[Section]) -> str:
     """The page. ``title``, ``lead`` and section titles are plain text, bodies are HTML."""
-    parts = [f"<section><h2>{escape(one.title)}</h2>{one.body}</section>" for one in sections]
+    parts = [
+        f"<section>{f'<h2>{escape(one.title)}</h2>' if one.title else ''}{one.body}</section>"
+        for one in sections
+    ]
     code = script(*_VIEWS) if any("daskHpc.show(" in one.body for one in sections) else ""
     body = f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{code}{"".join(parts)}'
     return _page(title, f"<body>{body}</body>", style() if code else "")
@@ -79,6 +82,14 @@ def course_html(course: Mapping[str, Any]) -> str:
         "story_view": course["story"],
     }
     return shown([view for view in _VIEWS if there[view]], course)
+
+
+def present_html(course: Mapping[str, Any]) -> str:
+    """A cluster that goes on, as it is now: a page that needs no other file, drawn as a run that is over."""
+    head = course["head"]
+    when = f"policy {head['policy']}, {show_duration(head['time'])} after control began"
+    body = course_html({**course, "head": {**head, "state": "simulated"}})
+    return html_page("dask-hpc: the cluster as it was", when, [Section("", body)])
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -28,17 +28,17 @@ from dask_hpc.policy import Policy
 from dask_hpc.view.course import Course
 from dask_hpc.view.in_situ import pipelines_html
 from dask_hpc.view.kit import script, shown
-from dask_hpc.view.page import board_page
+from dask_hpc.view.page import board_page, present_html
 
 logger = logging.getLogger(__name__)
 
-_PAGE, _FEED, _CONTROL = "/hpc", "/hpc-feed", "/hpc-control"
+_PAGE, _FEED, _REPORT, _CONTROL = "/hpc", "/hpc-feed", "/hpc-report", "/hpc-control"
 _EVERY = 0.2  # seconds between two looks at the cluster, however many pages are open
 _KEPT = 100  # news that a page may be behind; one that is further behind is told everything
 _PARTS = ("power", "checkpoint", "pipelines", "holds", "lanes")
 #: what ``/hpc`` shows from the top down; all but the first can be seen alone
 _VIEWS = {
-    "headline": "control_room",
+    "headline": "headline",
     "allotments": "allotment_map",
     "power": "corridor_chart",
     "pipelines": "pipelines",
@@ -68,6 +68,11 @@ class Watched:
         if 0 <= last - count <= len(self._news):
             return {"count": last, "news": list(self._news)[len(self._news) - (last - count) :]}
         return {"count": last, "whole": _drawn(self._course.whole())}
+
+    def whole(self) -> dict[str, Any]:
+        """All that is remembered."""
+        self._look()
+        return self._course.whole()
 
     def why(self, number: int) -> dict[str, Any] | None:
         """A row of the story with all its reasons; None if it is forgotten."""
@@ -106,7 +111,7 @@ class _PageHandler(_Handler):
 
     def get(self) -> None:
         links, views, title = self.given["links"](), self.given["views"], self.given["title"]
-        body = script(*views) + shown(views, feed=_FEED.strip("/"))
+        body = script(*views) + shown(views, feed=_FEED.strip("/"), report=_REPORT.strip("/"))
         self.finish(board_page(title, links if len(views) > 1 else (), body))
 
 
@@ -125,6 +130,14 @@ class _FeedHandler(_Handler):
 
     def log_exception(self, *failure: Any) -> None:
         logger.error("dask-hpc: the dashboard's page fails", exc_info=failure)
+
+
+class _ReportHandler(_Handler):
+    """What is shown now, to keep."""
+
+    def get(self) -> None:
+        self.set_header("Content-Disposition", 'attachment; filename="dask-hpc.html"')
+        self.finish(present_html(self.given["watched"].whole()))
 
 
 class _ControlHandler(_Handler):
@@ -183,7 +196,9 @@ class DashboardService(Service):
             path: (_PageHandler, {"title": f"Dask: {title}", "views": views, "links": self._links})
             for path, (title, views) in listed.items()
         }
-        pages[_FEED] = _FeedHandler, {"watched": Watched(calls)}
+        watched = Watched(calls)
+        pages[_FEED] = _FeedHandler, {"watched": watched}
+        pages[_REPORT] = _ReportHandler, {"watched": watched}
         pages[_CONTROL] = _ControlHandler, {"calls": calls, "token": self.token}
         try:
             self._served = compat.add_pages(self.context.scheduler, pages, listed)

@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Headline, figures } from "../../dask_hpc/view/kit/control_room.js";
+import { shareFor, tabFor } from "../../dask_hpc/view/kit/control_room.js";
+import { Headline, clockOf, details, figures } from "../../dask_hpc/view/kit/headline.js";
 import { figuresOf, happened } from "../../dask_hpc/view/kit/checkpoint_view.js";
 import { given } from "../../dask_hpc/view/kit/control_page.js";
 import { valueAt } from "../../dask_hpc/view/kit/curves.js";
@@ -59,22 +60,50 @@ test("file systems with most reads come first, twenty at most", () => {
   assert.equal(rowsOf(Array(99).fill(lane)).length, 20);
 });
 
-test("figures of power", () => {
-  const head = { policy: "p", state: "on", time: 7, allotted: 2 };
-  const power = { is_steered: true, watts: 1830, source: "measured", uncertainty: 20, lower: 1700, upper: null, is_outside: false, verdict: null, doubt: "", violations: 2 };
-  const told = (changed) => {
-    const line = new Headline();
-    line.add({ head, nodes: { names: ["a", "b", "c"], gone: [] }, power_now: changed && { ...power, ...changed } });
-    return figures(line).slice(6).map((one) => [...one.slice(0, 2), one[2] ? "bad" : ""].join("|"));
-  };
-  assert.deepEqual(told(null), []);
-  assert.deepEqual(told({ is_steered: false }), ["1.83 kW|power, measured \u00b1 20 W|"]);
-  assert.deepEqual(told({}).slice(1), ["at least 1.7 kW|power corridor|", "inside|the corridor; violations: 2|"]);
-  assert.deepEqual(told({ upper: 1800, is_outside: true }), [
-    "1.83 kW|power, measured \u00b1 20 W|bad", "1.7 kW to 1.8 kW|power corridor|", "outside|the corridor; violations: 2|bad",
+const HEAD = { policy: "p", state: "on", time: 7, allotted: 2 };
+const NODES = { names: ["a", "b", "c"], gone: [[2, 2]] };
+const saidOf = (news) => {
+  const line = new Headline();
+  line.add({ head: HEAD, nodes: NODES, ...news });
+  return figures(line).map(([value, name, isBad]) => [value, name, isBad ? "bad" : ""].join("|"));
+};
+
+test("figures of the cluster, those that matter first, and what is bad is bad", () => {
+  const jobs = [{ id: "a", state: "running" }, { id: "b", state: "waiting" }, { id: "c", state: "failed" }, { id: "d", state: "cancelled" }];
+  const measured = { node_seconds: 9, utilisation: 0.5, mean_response: 20, mean_wait: 4, mean_bounded_slowdown: 1.2345, adaptation: { grow: { count: 1, total: { last: 2, largest: 3 } } } };
+  assert.deepEqual(saidOf({ jobs, head: { ...HEAD, lost: 1, errors: 2 }, holds: [1], figures: measured }), [
+    "p|policy|", "2 of 2|nodes allotted|", "1|running, 1 waiting|", "1|failed|bad", "1|result lost|bad", "2|errors of ours|bad",
+    "1|workers on hold|", "50 %|of node-seconds used|", "4 s|mean wait|",
   ]);
-  assert.equal(told({ verdict: { is_kept: false, reason: "no work" } }).at(-1), "cannot be kept|no work|bad");
-  assert.equal(told({ doubt: "frozen" }).at(-1), "careful|power cannot be trusted: frozen|bad");
+  assert.deepEqual(saidOf({ head: { ...HEAD, state: "off", allotted: undefined } }).slice(0, 2), ["p|policy, control off|bad", "2|nodes|"]);
+  const line = new Headline();
+  line.add({ head: { ...HEAD, resizes: 3 }, jobs, figures: measured });
+  assert.deepEqual(details(line), ["3 changes of size", "1 job was cancelled", "from submission to the end: 20 s (mean), bounded slowdown 1.23", "to grow: 2 s, 3 s at most"]);
+  assert.equal(figures(new Headline())[0][1], "waits for the cluster");
+  assert.deepEqual(saidOf({ head: { policy: "", state: "simulated", time: 120 }, nodes: { names: ["a"], gone: [] } }), ["1|node|", "2.0 min|in all|"]);
+});
+
+test("figures of power", () => {
+  const power = { is_steered: true, watts: 1830, source: "measured", uncertainty: 20, lower: 1700, upper: null, is_outside: false, verdict: null, doubt: "", violations: 2 };
+  const told = (changed) => saidOf({ power_now: changed && { ...power, ...changed } }).slice(3);
+  assert.deepEqual(told(null), []);
+  assert.deepEqual(told({ is_steered: false }), ["1.83 kW \u00b1 20 W|power, measured|"]);
+  assert.deepEqual(told({}), ["1.83 kW \u00b1 20 W|inside at least 1.7 kW, measured|"]);
+  assert.deepEqual(told({ upper: 1800, is_outside: true }), ["1.83 kW \u00b1 20 W|outside 1.7 kW to 1.8 kW, measured|bad"]);
+  assert.match(told({ verdict: { is_kept: false, reason: "no work" } })[0], /cannot be kept: no work\|bad/);
+  assert.match(told({ doubt: "frozen" })[0], /careful, power cannot be trusted: frozen\|bad/);
+});
+
+test("what the clock says, and the one on the wall", () => {
+  assert.deepEqual(clockOf({ time: 65, epoch: null }), ["1:05", "elapsed"]);
+  assert.match(clockOf({ time: 65, epoch: 0 })[1], /^elapsed; it is \d\d:01:05$/);
+});
+
+test("keys lead from tab to tab, and round", () => {
+  assert.deepEqual(["ArrowRight", "ArrowLeft", "Home", "End", "x"].map((key) => tabFor(key, 2, 3)), [0, 1, 0, 2, null]);
+  assert.equal(tabFor("ArrowLeft", 0, 3), 2);
+  assert.deepEqual(["ArrowUp", "ArrowDown", "Home", "End", "x"].map((key) => shareFor(key, 0.5)), [0.45, 0.55, 0.15, 0.8, null]);
+  assert.equal(shareFor("ArrowUp", 0.16), 0.15);
 });
 
 test("bounds in words", () => {
@@ -104,9 +133,9 @@ test("a reader of a feed goes on where it was, and says what is wrong", async ()
   await reader.look(model);
   await reader.look(model);
   await reader.look(model);
-  assert.equal(model.get("problem"), "closed");
+  assert.equal(model.get("contact"), "closed");
   await reader.look(model);
-  assert.equal(model.get("problem"), "");
+  assert.equal(model.get("contact"), "");
   assert.deepEqual(asked.map((url) => url.split("=")[1]), ["-1", "3", "5", "-1"]);
   assert.deepEqual(told, [{ whole: { head: 3 } }, { news: { head: 4 } }, { news: { head: 5 } }, { whole: { head: 9 } }]);
 });

@@ -7,7 +7,7 @@ client's event loop, so that a cell that computes is not in the way and nobody w
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from inspect import isawaitable
 from time import monotonic
 from typing import Any, ClassVar
@@ -39,6 +39,16 @@ def heard_at_once(widget: Any) -> None:
         widget.comm._reply_subshell_for = None
 
 
+def _at_once(deed: Coroutine[Any, Any, None]) -> None:
+    """Carry out what waits for nobody."""
+    try:
+        deed.send(None)
+    except StopIteration:
+        return
+    deed.close()
+    raise RuntimeError("without a cluster there is nothing to wait for")
+
+
 class View(anywidget.AnyWidget):
     """A view of a managed cluster, or of a course that is over. ``close`` ends it without a trace."""
 
@@ -47,11 +57,19 @@ class View(anywidget.AnyWidget):
     #: what of the news it draws besides the head and the order of jobs; "turned" are jobs in brief, told only
     #: when their state changes; a view that draws nothing of them is sent none
     draws: ClassVar[frozenset[str]] = frozenset()
+    #: what one can ask for who only looks
+    looks: ClassVar[frozenset[str]] = frozenset({"why", "machines", "report"})
 
     #: all that is remembered of what is over; what is live is asked for by each front end that opens, as
     #: that would keep an hour of it twice
     course = traitlets.Dict(read_only=True).tag(sync=True, to_json=lambda value, self: self._fixed)
-    #: what is wrong with the cluster, or with what was asked for last
+    #: whether there is a cluster that goes on
+    is_live = traitlets.Bool(read_only=True).tag(sync=True)
+    #: what is wrong with the contact to it; empty if nothing is
+    contact = traitlets.Unicode(read_only=True).tag(sync=True)
+    #: whether it only shows, and what people do is refused
+    readonly = traitlets.Bool(read_only=True).tag(sync=True)
+    #: what is wrong with what was asked for last
     problem = traitlets.Unicode().tag(sync=True)
     #: what was done last
     done = traitlets.Unicode().tag(sync=True)
@@ -64,10 +82,13 @@ class View(anywidget.AnyWidget):
     _is_heard = False
     _told, _told_at = 0, -1.0
 
-    def __init__(self, source: Any = None, **traits: Any) -> None:
+    def __init__(self, source: Any = None, *, read_only: bool = False, **traits: Any) -> None:
         # what a front end is sent first is read from these
         self._manager: Any = None if source is None or isinstance(source, Mapping) else manager_of(source)
         self._fixed = source if isinstance(source, Mapping) else {}
+        self.set_trait("is_live", self._manager is not None)
+        self.set_trait("readonly", read_only)
+        self._news_at = monotonic()
         super().__init__(**traits)
         heard_at_once(self)
         if self._manager is not None:
@@ -102,7 +123,9 @@ class View(anywidget.AnyWidget):
 
     def _tell(self, news: dict[str, Any]) -> None:
         if "problem" in news:
-            self.problem = news["problem"]
+            self.set_trait("contact", news["problem"])
+        if "head" in news:
+            self._news_at = monotonic()
         self.take(news)
         if not self.draws:
             return
@@ -132,7 +155,12 @@ class View(anywidget.AnyWidget):
     def _hear(self, _: Any, message: Any, buffers: Any) -> None:
         what = message.get("do") if isinstance(message, dict) else None
         self._is_heard = True
+        deed = getattr(self, f"do_{what}", None) if isinstance(what, str) and what.isidentifier() else None
+        if self.readonly and what not in self.looks:
+            deed = None
         if self._manager is None:
+            if deed is not None:
+                _at_once(self._carry_out(deed, message))
             return
         if what == "whole":
             self._manager.client.loop.add_callback(self._tell_all)
@@ -140,10 +168,14 @@ class View(anywidget.AnyWidget):
         if what == "looks":
             self._manager.watch.somebody_looks()
             self._manager.client.loop.add_callback(self._is_looked_at, message.get("count"))
+            self.send(self.answer_to_looks())
             return
-        deed = getattr(self, f"do_{what}", None) if isinstance(what, str) and what.isidentifier() else None
         if deed is not None:
             self._manager.client.loop.add_callback(self._carry_out, deed, message)
+
+    def answer_to_looks(self) -> dict[str, Any]:
+        """That the kernel hears, and how old the newest news is, in seconds."""
+        return {"heard": True, "age": monotonic() - self._news_at}
 
     def _is_looked_at(self, count: Any) -> None:
         self._heard_at = monotonic()

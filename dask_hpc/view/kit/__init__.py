@@ -2,8 +2,8 @@
 
 There is no build step and nothing is loaded from a network: a front end gets one text. In the files,
 ``import { a, b } from "./shared/x.js"`` and ``export`` work as everywhere, so Node and a browser can run them
-as they lie here. All names of a view and of what it imports are in one scope then; a test sees to it that
-none is there twice.
+as they lie here. What is shared is there once; a view that others show has a scope of its own. A test sees to
+it that no name is there twice.
 """
 
 import json
@@ -20,11 +20,9 @@ _RENDER = "export default { render };"
 
 
 @cache
-def module(name: str) -> str:
-    """The text of NAME.js with all it needs, as a widget's module."""
-    parts: dict[Path, str] = {}
-    _collect(_HERE / f"{name}.js", parts)
-    return "\n".join(parts.values())
+def module(name: str, *views: str) -> str:
+    """The text of NAME.js with all it needs, as a widget's module; it finds these ``views`` by their names."""
+    return _code(name, views).replace(_RENDER, "export default { render: alone(render) };")
 
 
 @cache
@@ -36,16 +34,7 @@ def style() -> str:
 @cache
 def script(*views: str) -> str:
     """An element with the code of these views, for a page: ``daskHpc.show`` is there from then on."""
-    shared: dict[Path, str] = {}
-    _collect(_HERE / "shared" / "document.js", shared)
-    scopes = []
-    for name in views:
-        parts: dict[Path, str] = {}
-        _collect(_HERE / f"{name}.js", parts)
-        text = parts.pop(_HERE / f"{name}.js")
-        shared = parts | shared
-        scopes.append(f"views.{name} = (() => {{\n{text.replace(_RENDER, 'return { render };')}}})();")
-    code = "\n".join([*shared.values(), *scopes])
+    code = _code("shared/document", views)
     return (
         f'<script>\nconst daskHpc = (() => {{\n"use strict";\n{code}\nreturn {{ show }};\n}})();\n</script>'
     )
@@ -60,6 +49,26 @@ def shown(views: Iterable[str], course: Any = None, **more: Any) -> str:
         '<div class="dask-hpc dask-hpc-page"><noscript>These pictures need JavaScript.</noscript></div>'
         f"<script>daskHpc.show(document.currentScript.previousElementSibling, {given})</script>"
     )
+
+
+def _code(name: str, views: Iterable[str]) -> str:
+    """NAME.js after all that it and the views need, and after the views."""
+    parts = _collected("shared/contact") | _collected(name)
+    scopes = []
+    for view in views:
+        needed = _collected(view)
+        text = needed.pop(_HERE / f"{view}.js").replace(_RENDER, "return { render };")
+        parts = needed | parts
+        scopes.append(f"views.{view} = (() => {{\n{text}}})();")
+    own = parts.pop(_HERE / f"{name}.js")
+    return "\n".join([*parts.values(), *scopes, own])
+
+
+def _collected(name: str) -> dict[Path, str]:
+    """The files that NAME.js needs, by their paths, each after those that it needs itself."""
+    parts: dict[Path, str] = {}
+    _collect(_HERE / f"{name}.js", parts)
+    return parts
 
 
 def _collect(path: Path, parts: dict[Path, str]) -> None:

@@ -1,185 +1,105 @@
-// The line above all views: how the cluster is, and what one can do about it at any time.
+// The control room: how the cluster is, who had which node and how much power was drawn on one axis of time, and
+// a tab for whatever else one can look at or do. All of it is drawn from one model and one feed.
 
-import { follow, forget, isEnd, stateOf } from "./shared/course.js";
-import { claim, fill, h, tellWhatCame } from "./shared/page.js";
-import { countOf, showBounds, showClock, showDuration, showLarge } from "./shared/units.js";
+import { claim, h, views } from "./shared/page.js";
+import { clamp } from "./shared/scale.js";
 
-const ASKS = 4000; // ms between two questions whether the kernel hears
-const SILENCE = 1500; // ms without an answer that are silence
+const [LEAST, USUAL, MOST] = [0.15, 0.5, 0.8]; // share of the pictures
 
-/** What is said of a cluster: [value, name, is it bad]. */
-export function figures(news) {
-  const { head, jobs, nodes, power } = news;
-  if (!head) return [["…", "waits for the cluster", false]];
-  if (head.state === "simulated") {
-    const over = [[head.policy, "policy", false], [nodes, "nodes", false], [showDuration(head.time), "in all", false], ...measured(news.measured)];
-    return head.policy ? over : over.slice(1);
-  }
-  const off = head.state === "off";
-  const found = [
-    [head.policy, "policy", false],
-    [head.state, "control", off],
-    [showClock(head.time), "since control began", false],
-    head.allotted === undefined
-      ? [nodes, nodes === 1 ? "node" : "nodes", false]
-      : [`${head.allotted} of ${nodes}`, "nodes allotted", false],
-    [jobs.running, "running", false],
-    [jobs.waiting, "waiting", false],
-  ];
-  if (jobs.failed) found.push([jobs.failed, "failed", true]);
-  if (news.holds?.length) found.push([news.holds.length, "workers on hold", false]);
-  if (head.resizes) found.push([head.resizes, "resizes", false]);
-  found.push(...measured(news.measured));
-  if (power) found.push(...powerFigures(power));
-  if (head.errors) found.push([head.errors, "errors", true]);
-  if (head.lost) found.push([head.lost, head.lost === 1 ? "result lost" : "results lost", true]);
-  return found;
+/** Where the keys of a row of tabs lead from the tab with that number. */
+export function tabFor(key, number, count) {
+  const to = { ArrowRight: number + 1, ArrowLeft: number - 1, Home: 0, End: count - 1 }[key];
+  return to === undefined ? null : (to + count) % count;
 }
 
-/** How much of the cluster is used, how long jobs take and what changes of size do, as far as it is known. */
-function measured(found) {
-  if (!found) return [];
-  const cards = [];
-  if (found.node_seconds > 0 || found.makespan > 0) cards.push([`${Math.round(found.utilisation * 100)} %`, "of all node-seconds used", false]);
-  if (found.mean_response !== null && found.mean_response !== undefined) {
-    const slowdown = Number(found.mean_bounded_slowdown.toPrecision(3));
-    cards.push([showDuration(found.mean_wait), `mean wait, ${showDuration(found.mean_response)} to the end, bounded slowdown ${slowdown}`, false]);
+/** A tab for each [title, element], and what to do when one comes to be seen. */
+function tabbed(pages, name) {
+  const list = h("div", { class: "dh-tabs", role: "tablist", "aria-label": name });
+  const body = h("div", { class: "dh-tab-pages" });
+  const tabs = pages.map(([title, page], number) => {
+    page.id = `dh-${name}-${title}`.replaceAll(" ", "-");
+    page.setAttribute("role", "tabpanel");
+    page.setAttribute("aria-label", title);
+    body.append(page);
+    return h("button", { role: "tab", "aria-controls": page.id, onclick: () => choose(number), onkeydown: (event) => {
+      const to = tabFor(event.key, number, pages.length);
+      if (to === null) return;
+      event.preventDefault();
+      choose(to);
+      tabs[to].focus();
+    } }, title);
+  });
+
+  function choose(chosen) {
+    tabs.forEach((tab, number) => {
+      tab.setAttribute("aria-selected", String(number === chosen));
+      tab.tabIndex = number === chosen ? 0 : -1;
+      pages[number][1].hidden = number !== chosen;
+    });
   }
-  for (const [way, { count, total }] of Object.entries(found.adaptation ?? {})) {
-    if (count) cards.push([showDuration(total.last), `to ${way}, ${showDuration(total.largest)} at most`, false]);
-  }
-  return cards;
+
+  list.append(...tabs);
+  choose(0);
+  return h("div", { class: "dh-tabbed" }, list, body);
 }
 
-function powerFigures(power) {
-  const doubt = power.uncertainty ? ` \u00b1 ${showLarge(power.uncertainty, "W")}` : "";
-  const bad = power.is_outside && power.is_steered;
-  const found = [[showLarge(power.watts, "W"), `power, ${power.source}${doubt}`, bad]];
-  if (!power.is_steered || (!(power.lower > 0) && power.upper === null)) return found;
-  found.push([showBounds(power.lower, power.upper, "W"), "power corridor", false]);
-  if (power.doubt) found.push(["careful", `power cannot be trusted: ${power.doubt}`, true]);
-  else if (power.verdict && !power.verdict.is_kept) found.push(["cannot be kept", power.verdict.reason, true]);
-  else found.push([bad ? "outside" : "inside", `the corridor; violations: ${power.violations}`, bad]);
-  return found;
+/** The share of the upper part after a key; null for another key. */
+export function shareFor(key, share) {
+  const to = { ArrowUp: share - 0.05, ArrowDown: share + 0.05, Home: LEAST, End: MOST }[key];
+  return to === undefined ? null : clamp(to, LEAST, MOST);
 }
 
-/** What figures() looks at, brought up to date. */
-export class Headline {
-  constructor() {
-    this.clear();
-  }
-
-  clear() {
-    this.states = new Map();
-    this.head = null;
-    this.nodes = 0;
-    this.power = null;
-    this.measured = null;
-    this.holds = [];
-  }
-
-  add(news) {
-    if (news.head) this.head = news.head;
-    if (news.nodes) {
-      const gone = news.nodes.gone.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-      this.nodes = news.nodes.names.length - gone;
-    }
-    for (const job of news.jobs ?? []) this.states.set(job.id, stateOf(job));
-    forget(this.states, 1000, isEnd);
-    if (news.holds) this.holds = news.holds;
-    if (news.power_now !== undefined) this.power = news.power_now;
-    if (news.figures) this.measured = news.figures;
-  }
-
-  get jobs() {
-    const states = [...this.states.values()];
-    const count = (state) => states.filter((one) => one === state).length;
-    return { running: count("running"), waiting: count("waiting"), failed: count("failed") };
-  }
-}
-
-/** Ask now and then whether the kernel listens, and when somebody has pressed something. While it does not, say
- * so, and where the same can be done meanwhile. Answers how to end it. */
-function tellOfSilence(model, note) {
-  const page = h("a", { target: "_blank", rel: "noopener" }, "the control page");
-  const elsewhere = h("span", { hidden: true }, " On ", page, ", which the scheduler serves, it happens at once.");
-  note.append("The kernel computes and does not listen: what you do here waits until it does.", elsewhere);
-  let waits = null;
-  let isSilent = false;
-  let isKnown = false; // whether there is a kernel at all
-  const show = () => {
-    note.hidden = !(isSilent && isKnown);
+/** A bar between the pictures and what is below them, which people move. */
+function splitter(el) {
+  const bar = h("div", {
+    class: "dh-splitter", role: "separator", tabindex: "0", "aria-orientation": "horizontal", "aria-label": "how high the pictures are",
+    "aria-valuemin": String(100 * LEAST), "aria-valuemax": String(100 * MOST),
+    title: "Drag to make the pictures higher or lower; arrow keys do, too; a double click is as before",
+    onpointerdown: (event) => bar.setPointerCapture(event.pointerId),
+    onpointermove: (event) => {
+      if (!bar.hasPointerCapture(event.pointerId)) return;
+      const upper = el.querySelector(".dh-pictures").getBoundingClientRect().top;
+      set((event.clientY - upper) / el.clientHeight);
+    },
+    ondblclick: () => set(USUAL),
+    onkeydown: (event) => {
+      const to = shareFor(event.key, share);
+      if (to === null) return;
+      event.preventDefault();
+      set(to);
+    },
+  });
+  let share = USUAL;
+  const set = (to) => {
+    share = clamp(to, LEAST, MOST);
+    el.style.setProperty("--dh-upper", `${100 * share}%`);
+    bar.setAttribute("aria-valuenow", String(Math.round(100 * share)));
   };
-  const ask = () => {
-    if (document.visibilityState !== "visible") return;
-    waits ??= setTimeout(() => {
-      isSilent = true;
-      show();
-    }, SILENCE);
-    model.send({ do: "looks" });
-  };
-  const heard = (message) => {
-    if (message.page !== undefined) {
-      isKnown = true;
-      elsewhere.hidden = !message.page;
-      if (message.page) page.href = message.page;
-    }
-    if (message.heard) {
-      clearTimeout(waits);
-      waits = null;
-      isSilent = false;
-    }
-    show();
-  };
-  const pressed = (event) => {
-    if (event.target.closest?.(".dask-hpc")) ask();
-  };
-  model.on("msg:custom", heard);
-  document.addEventListener("pointerup", pressed);
-  const timer = setInterval(ask, ASKS);
-  ask();
-  return () => {
-    clearInterval(timer);
-    clearTimeout(waits);
-    document.removeEventListener("pointerup", pressed);
-    model.off("msg:custom", heard);
-  };
+  set(USUAL);
+  return bar;
 }
 
 function render({ model, el }) {
-  const headline = new Headline();
-  const cards = h("div", { class: "dh-row dh-cards" });
-  const said = h("span", { class: "dh-note", role: "status", "aria-live": "polite" });
-  const note = h("div", { class: "dh-unheard", role: "status", hidden: true });
-  const pause = h("button", { onclick: () => model.send({ do: pause.dataset.does }), "data-does": "pause" }, "Pause");
-  const undo = h("button", { onclick: () => model.send({ do: "undo" }), disabled: true }, "Undo");
-  claim(el, "dh-headline");
-  el.setAttribute("role", "region");
-  el.setAttribute("aria-label", "The cluster in a line");
-  el.append(h("div", { class: "dh-row" }, cards, pause, undo, said), note);
-  let seen = 0;
-
-  const end = follow(model, (news, isWhole) => {
-    if (isWhole) headline.clear();
-    headline.add(news);
-    if (performance.now() - seen < 250 && !isWhole) return;
-    seen = performance.now();
-    fill(cards, figures(headline).map(([value, name, isBad]) =>
-      h("span", { class: `dh-card${isBad ? " dh-bad" : ""}` }, h("b", {}, String(value)), ` ${name}`)));
-    const isPaused = headline.head?.state === "paused";
-    pause.textContent = isPaused ? "Resume" : "Pause";
-    pause.dataset.does = isPaused ? "resume" : "pause";
-    pause.hidden = undo.hidden = headline.head?.state === "simulated" || Boolean(model.get("readonly"));
-    undo.disabled = !headline.head?.undo;
-    undo.title = `Back to what was before the last change; ${countOf(headline.head?.undo ?? 0, "step")} back at most`;
-  });
-  const quiet = tellWhatCame(model, said);
-  const deaf = model.get("readonly") ? () => {} : tellOfSilence(model, note);
-  return () => {
-    end();
-    quiet();
-    deaf();
+  const ends = [];
+  const drawn = (name, of = model, kind = "") => {
+    const place = h("div", { class: kind });
+    const end = views[name].render({ model: of, el: place });
+    if (end) ends.push(end);
+    return place;
   };
+  claim(el, "dask-hpc-room");
+  el.style.height = model.get("height");
+  const pictures = h("div", { class: "dh-pictures" }, drawn("allotment_map"), drawn("corridor_chart"));
+  const pages = model.get("tabs").map(([title, name, trait]) => {
+    if (!trait) return [title, drawn(name)];
+    // some have a model of their own
+    const place = h("div");
+    const id = model.get(trait).replace("IPY_MODEL_", "");
+    model.widget_manager.get_model(id).then((own) => place.append(drawn(name, own)));
+    return [title, place];
+  });
+  el.append(drawn("headline"), pictures, splitter(el), tabbed(pages, "views"));
+  return () => ends.forEach((end) => end());
 }
 
 export default { render };

@@ -1,7 +1,5 @@
 // The course of a cluster as it comes in: everything at first, then what is new.
 
-import { tellOfLooks } from "./page.js";
-
 const PATIENCE = 5000; // ms that an answer may be on its way
 
 /** Counts answers, so that one that was lost on the way is noticed. */
@@ -56,35 +54,45 @@ export function forget(jobs, most = 1000, isDone = (job) => isEnd(stateOf(job)))
   }
 }
 
+/** Models whose course somebody follows: all views of a model hear the same news, in order and once. */
+const followed = new WeakMap();
+
+class Followed {
+  constructor(model) {
+    this.model = model;
+    this.order = new Order();
+    this.takers = new Set();
+    this.hear = (message) => this.heard(message);
+    model.on("msg:custom", this.hear);
+  }
+
+  ask() {
+    if (this.order.asks(performance.now())) this.model.send({ do: "whole" });
+  }
+
+  heard(message) {
+    if (message.whole) this.order.answered();
+    const place = message.whole ? "next" : message.news ? this.order.place(message.news) : "old";
+    if (place === "gap") this.ask();
+    if (place !== "next") return;
+    const news = message.whole ?? message.news;
+    this.order.took(news);
+    for (const take of [...this.takers]) take(news, Boolean(message.whole));
+  }
+}
+
 /** Call take(news, isWhole) with all that is remembered, then with all that is new. Answers how to end it. */
 export function follow(model, take) {
-  const order = new Order();
-  const all = (news) => {
-    order.took(news);
-    take(news, true);
-  };
-  const ask = () => {
-    if (order.asks(performance.now())) model.send({ do: "whole" });
-  };
-  const heard = (message) => {
-    if (message.whole) {
-      order.answered();
-      all(message.whole);
-    }
-    if (!message.news) return;
-    const place = order.place(message.news);
-    if (place === "gap") ask();
-    if (place !== "next") return;
-    order.took(message.news);
-    take(message.news, false);
-  };
-  model.on("msg:custom", heard);
-  all(model.get("course") ?? {});
+  if (!followed.has(model)) followed.set(model, new Followed(model));
+  const one = followed.get(model);
+  one.takers.add(take);
+  take(model.get("course") ?? {}, true);
   // what came between the state that this view was opened with and now
-  ask();
-  const quiet = tellOfLooks(model, () => order.count);
+  one.ask();
   return () => {
-    quiet();
-    model.off("msg:custom", heard);
+    one.takers.delete(take);
+    if (one.takers.size) return;
+    model.off("msg:custom", one.hear);
+    followed.delete(model);
   };
 }

@@ -1,6 +1,7 @@
 // Views on a page of ours: a report of what is over, or the dashboard's page, which follows a feed.
 
-import { h } from "./page.js";
+import { showContact } from "./contact.js";
+import { h, views } from "./page.js";
 
 const EVERY = 500; // ms between two looks at a feed
 
@@ -54,6 +55,7 @@ export class Reader {
   /** Answer what a view asks for: as a widget's Python side does. */
   async hear(message, model) {
     if (message.do === "whole") this.count = -1;
+    else if (message.do === "looks") model.tell("msg:custom", { heard: true });
     else if (message.do === "why") {
       const row = await this.get(`${this.url}?why=${message.number}`).catch(() => null);
       model.tell("msg:custom", { why: message.number, row });
@@ -68,7 +70,7 @@ export class Reader {
   async look(model) {
     try {
       const found = await this.get(`${this.url}?count=${this.count}`);
-      if (this.isLost) model.set("problem", "");
+      if (this.isLost) model.set("contact", "");
       this.isLost = false;
       if (found.whole) model.tell("msg:custom", { whole: found.whole });
       for (const news of found.news ?? []) model.tell("msg:custom", { news });
@@ -76,7 +78,7 @@ export class Reader {
     } catch (error) {
       this.count = -1;
       this.isLost = true;
-      model.set("problem", error.message);
+      model.set("contact", error.message);
     }
   }
 }
@@ -96,7 +98,7 @@ async function getJson(url, sent) {
 /** One after the other, those views are put into an element; given.course is drawn, or given.feed followed. */
 export function show(root, given) {
   const reader = given.feed ? new Reader(given.feed, getJson) : null;
-  const traits = { ...given, course: given.course ?? {}, readonly: true, beside: given.views.length > 1 };
+  const traits = { ...given, course: given.course ?? {}, is_live: Boolean(reader), readonly: true, beside: given.views.length > 1 };
   const model = new Model(traits, (...asked) => reader?.hear(...asked));
   for (const name of given.views) {
     const el = h("div", { class: "dh-view" });
@@ -104,11 +106,10 @@ export function show(root, given) {
     views[name].render({ model, el });
   }
   if (!reader) return;
+  showContact(model, root);
   const look = async () => {
     if (document.visibilityState === "visible") await reader.look(model);
     setTimeout(look, EVERY);
   };
   look();
 }
-
-const views = {};

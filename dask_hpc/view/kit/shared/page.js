@@ -1,5 +1,8 @@
 // Elements of a page, made from text that is never read as markup.
 
+/** Views that others show, by their names: see the kit. */
+export const views = {};
+
 /** h("button", {class: "plain", onclick: f}, "Apply"): an element with attributes, listeners, children. */
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -31,6 +34,13 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
 }
 
+/** Have the browser save something: a Blob, or what is at an address. */
+export function saveAs(name, what) {
+  const link = h("a", { href: what instanceof Blob ? URL.createObjectURL(what) : what, download: name });
+  link.click();
+  if (what instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 /** Text that belongs to a place under the pointer. */
 export class Tip {
   constructor(parent) {
@@ -51,28 +61,19 @@ export class Tip {
   }
 }
 
-/** Say that somebody looks, now and then and when the page is seen again, and how far it has read. Answers
- * how to end it. */
-export function tellOfLooks(model, count) {
-  const tell = () => {
-    if (document.visibilityState === "visible") model.send({ do: "looks", count: count() });
-  };
-  tell();
-  const timer = setInterval(tell, 4000);
-  document.addEventListener("visibilitychange", tell);
-  return () => {
-    clearInterval(timer);
-    document.removeEventListener("visibilitychange", tell);
-  };
-}
-
 /** Keep an element saying what came of what was asked for last, or what is wrong. Answers how to end it. */
 export function tellWhatCame(model, element) {
+  element.classList.add("dh-said");
   const tell = () => {
-    element.textContent = model.get("problem") || model.get("done");
+    element.textContent = element.title = model.get("problem") || model.get("done");
     element.classList.toggle("dh-bad", Boolean(model.get("problem")));
   };
   model.on("change:problem change:done", tell);
   tell();
   return () => model.off("change:problem change:done", tell);
+}
+
+/** Nothing: the contact does it. Gone when no view calls it. */
+export function tellOfLooks() {
+  return () => {};
 }
