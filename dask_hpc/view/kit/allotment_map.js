@@ -1,145 +1,218 @@
-// Nodes downwards, time to the right, a block for what a job holds; beside it the queue.
+// Nodes downwards, time to the right, a block for what a job holds; of very many nodes, a band for each job.
 
-import { Canvas } from "./shared/canvas.js";
+import { EDGE, TimeAxis, TimePicture, axisOf } from "./shared/axis.js";
+import { Bands } from "./shared/bands.js";
 import { Numbering, colourOf, inkOn, patternOf } from "./shared/colours.js";
 import { follow, forget, stateOf } from "./shared/course.js";
-import { Tip, claim, fill, h } from "./shared/page.js";
-import { clamp, hasMoved, linear, shifted, zoomed } from "./shared/scale.js";
+import { claim, h } from "./shared/page.js";
+import { queueLine, showQueue, waitingOf } from "./shared/queue.js";
+import { clamp, linear } from "./shared/scale.js";
 import { Segments } from "./shared/segments.js";
-import { countOf, showClock, showDuration, showLarge, timeTicks } from "./shared/units.js";
+import { csvText } from "./shared/svg_context.js";
+import { ownToolbar } from "./shared/toolbar.js";
+import { countOf, showDuration, showLarge, ticks } from "./shared/units.js";
 
-const LEFT = 92;
-const BOTTOM = 22;
 const TOP = 4;
-const SHOWN = 600;
-const LEAST = 5;
-const MOST_WAITING = 40;
 const KEPT = 2 * 3600;
+/** Below so many pixels a row is confetti; a column of bands is about so wide. */
+const THIN = 3;
+const COLUMN = 2;
+/** Of a node that is not as others: its sign, the theme's colour for it and what it is called. */
+const SIGNS = {
+  hold: ["\u2016", "ink", "on hold"],
+  leaving: ["\u2192", "bad", "leaving"],
+  drained: ["\u2298", "faint", "drained"],
+  lent: ["\u21c4", "accent", "lent"],
+};
+const BADLY = { failed: "#d32f2f", cancelled: "#777777" };
 
 /** All that is drawn, without a page: what is held, who waits, what is seen of it. */
 export class Picture {
-  constructor() {
+  constructor(axis = new TimeAxis()) {
+    this.axis = axis;
     this.numbering = new Numbering();
     this.clear();
-    /** The window of time that people chose; null follows the present. */
-    this.chosen = null;
-    this.length = SHOWN;
-    this.isOver = false;
-    /** First and last row that is seen. */
+    /** The nodes that have rows, in order; null for all. */
     this.rows = null;
   }
 
   /** Everything comes anew; what people chose to see stays. */
   clear() {
-    this.segments = new Segments();
+    this.bands = new Bands((job) => this.numbering.of(job));
+    this.segments = new Segments((...found) => this.bands.add(...found));
+    /** Where a node is there, as a block of its own; null if nobody says. */
+    this.there = null;
     this.names = [];
     this.gone = new Set();
+    this.marked = new Map();
     this.jobs = new Map();
     this.watts = new Map();
-    this.now = 0;
+    this.counted = 0;
   }
 
   add(news) {
+    this.axis.add(news);
     this.numbering.add(news);
-    if (news.head) this.now = news.head.time;
-    // what is over is seen as a whole
-    if (news.head?.state === "simulated") {
-      this.isOver = true;
-      this.length = Infinity;
-      this.since = news.head.begin;
-    }
+    for (const job of news.jobs ?? []) this.jobs.set(job.id, job);
+    forget(this.jobs, 20_000);
     if (news.nodes) {
       this.names = news.nodes.names;
       this.gone = new Set(news.nodes.gone.flatMap(([first, last]) => range(first, last)));
     }
-    if (news.changes) {
-      this.segments.add(news.changes);
-    }
-    for (const job of news.jobs ?? []) this.jobs.set(job.id, job);
-    forget(this.jobs, 20_000);
+    if (news.presence?.length) this.there ??= new Segments((time, _, by) => this.bands.add(time, null, by));
+    this.take(news.changes ?? [], news.presence ?? []);
+    if (news.nodes && !this.there) this.recount();
+    if (news.marked) this.marked = new Map(news.marked.flatMap(([runs, state, why]) => runs.flatMap(([first, last]) => range(first, last).map((node) => [node, { state, why }]))));
     if (news.power_now) this.watts = new Map(Object.entries(news.power_now.jobs ?? {}));
   }
 
-  get begin() {
-    // a live one begins at 0, idle
-    return this.since ?? Math.min(this.segments.first, this.isOver ? this.now : 0);
-  }
-
-  get window() {
-    if (this.chosen) return this.chosen;
-    const from = Math.max(this.begin, this.now - this.length);
-    return [from, Math.max(this.now, from + Math.min(this.length, 30))];
-  }
-
-  get seenRows() {
-    return this.rows ?? [0, Math.max(0, this.names.length - 1)];
-  }
-
-  scales(width, height) {
-    const [from, to] = this.window;
-    const [first, last] = this.seenRows;
-    return {
-      x: linear(from, to, LEFT, width),
-      y: linear(first, last + 1, TOP, height - BOTTOM),
+  /** What changed hands, and who came and went, in order of time. */
+  take(changes, presence) {
+    let next = 0;
+    const comeAndGo = (until) => {
+      for (; next < presence.length && presence[next][0] <= until; next += 1) {
+        const [time, what, runs] = presence[next];
+        this.there.add([[time, what === "joined" ? "" : null, runs, ""]]);
+      }
     };
+    if (!this.there && !this.counted && changes.length) this.recount(Math.min(changes[0][0], this.axis.begin));
+    for (const change of changes) {
+      comeAndGo(change[0]);
+      this.segments.add([change]);
+    }
+    comeAndGo(Infinity);
+  }
+
+  /** How many nodes there are, where nobody says when they came and went. */
+  recount(time = this.axis.now) {
+    const count = this.names.length - this.gone.size;
+    if (count === this.counted) return;
+    this.bands.add(this.counted ? time : Math.min(time, this.axis.begin), null, count - this.counted);
+    this.counted = count;
+  }
+
+  forget() {
+    if (this.isOver) return;
+    const time = this.now - KEPT;
+    for (const one of [this.segments, this.there, this.bands]) one?.forget(time);
+  }
+
+  get now() {
+    return this.axis.now;
+  }
+
+  get isOver() {
+    return this.axis.isOver;
+  }
+
+  get count() {
+    return this.rows ? this.rows.length : this.names.length;
+  }
+
+  /** Whether there are too many nodes for rows. */
+  isBanded(floor) {
+    return this.count * THIN > floor - TOP;
+  }
+
+  /** How many of the nodes with rows come before this one. */
+  before(node) {
+    if (!this.rows) return node;
+    let [low, high] = [0, this.rows.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.rows[middle] < node) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** From a row, or a number of nodes, to pixels. */
+  scale(floor) {
+    if (this.isBanded(floor)) return linear(0, this.rows ? this.count : Math.max(1, this.bands.most), floor, TOP);
+    return linear(0, Math.max(1, this.count), TOP, floor);
   }
 
   /** Visit the rectangles to fill: visit(left, top, width, height, block). They are thousands several times a
    * second: a list of them would make the page's memory grow. */
-  blocks(width, height, visit) {
-    const { x, y } = this.scales(width, height);
-    const [from, to] = this.window;
-    const [first, last] = this.seenRows;
-    this.segments.between(from, to, (one) => {
-      if (one.last < first || one.first > last) return;
-      const left = Math.max(LEFT, x(one.start));
-      const right = Math.min(width, x(one.end ?? Math.max(this.now, one.start)));
-      const top = y(Math.max(one.first, first));
-      const bottom = y(Math.min(one.last, last) + 1);
-      visit(left, top, Math.max(0.5, right - left), bottom - top, one);
+  blocks(width, floor, x, visit, segments = this.segments) {
+    const y = this.scale(floor);
+    const [from, to] = this.axis.window;
+    segments.between(from, to, (one) => {
+      const [first, last] = [this.before(one.first), this.before(one.last + 1)];
+      if (first === last) return;
+      const left = Math.max(EDGE.left, x(one.start));
+      const right = Math.min(width - EDGE.right, x(one.end ?? Math.max(this.now, one.start)));
+      visit(left, y(first), Math.max(0.5, right - left), y(last) - y(first), one);
     });
   }
 
-  /** The node and the time at a place, and what is there. */
-  at(px, py, width, height) {
-    if (px < LEFT || py < TOP || py > height - BOTTOM) return null;
-    const { x, y } = this.scales(width, height);
-    const [first, last] = this.seenRows;
-    const node = clamp(Math.floor(y.invert(py)), first, last);
-    const time = x.invert(px);
+  /** The time at a place, and what is there: a node and its block, or a band. */
+  at(px, py, width, floor) {
+    if (px < EDGE.left || px > width - EDGE.right || py < TOP || py > floor || !this.count) return null;
+    const time = this.axis.scale(width).invert(px);
+    const high = this.scale(floor).invert(py);
+    if (this.isBanded(floor)) return { time, band: time <= this.now ? this.bands.at(time, high) : undefined };
+    const row = clamp(Math.floor(high), 0, this.count - 1);
+    const node = this.rows ? this.rows[row] : row;
     return { node, time, block: time <= this.now ? this.segments.find(node, time) : undefined };
   }
 
-  zoom(around, factor) {
-    this.chosen = zoomed(this.window, around, factor, this.begin, this.now, LEAST);
-    this.followIfAtEnd();
+  /** Which nodes have rows from now on; all of them if it is none or all. */
+  seeRows(nodes) {
+    this.rows = nodes.length && nodes.length < this.names.length ? nodes : null;
   }
 
-  pan(seconds) {
-    this.chosen = shifted(this.window, seconds, this.begin, this.now);
-    this.followIfAtEnd();
-  }
-
-  followIfAtEnd() {
-    const [from, to] = this.chosen;
-    if (to >= this.now - 1e-6) {
-      this.length = to - from;
-      this.chosen = null;
+  /** See what lies between two places: times, and rows; of bands, the nodes that their jobs had then. */
+  select(a, b, width, floor) {
+    const x = this.axis.scale(width);
+    const y = this.scale(floor);
+    const times = [x.invert(a[0]), x.invert(b[0])].sort((one, other) => one - other);
+    const heights = [y.invert(a[1]), y.invert(b[1])].sort((one, other) => one - other);
+    const isHigh = Math.abs(a[1] - b[1]) >= 6;
+    if (isHigh && this.isBanded(floor)) this.seeRows(this.nodesIn(times, heights).slice(0, Math.floor((floor - TOP) / THIN)));
+    else if (isHigh) {
+      const [first, last] = [Math.floor(heights[0]), Math.ceil(heights[1])].map((one) => clamp(one, 0, this.count));
+      if (last > first) this.seeRows(this.rows ? this.rows.slice(first, last) : range(first, last - 1));
     }
+    if (Math.abs(a[0] - b[0]) >= 5) this.axis.choose(...times);
+    else this.axis.tell();
   }
 
-  /** Rows too: from one place to another, as a brush selects. */
-  select(a, b) {
-    const [from, to] = [a.time, b.time].sort((one, other) => one - other);
-    if (to - from >= LEAST / 10) this.chosen = [from, to];
-    const rows = [a.node, b.node].sort((one, other) => one - other);
-    this.rows = rows[0] < rows[1] ? rows : this.rows;
+  /** The nodes of bands that are touched at a few times. */
+  nodesIn([from, to], [low, high]) {
+    const found = new Set();
+    for (let i = 0; i <= 4; i += 1) {
+      const time = Math.min(from + ((to - from) * i) / 4, this.now);
+      const jobs = new Set();
+      for (let part = 0; part <= 40; part += 1) {
+        const band = this.bands.at(time, low + ((high - low) * part) / 40);
+        if (band.job !== null) jobs.add(band.job);
+      }
+      this.segments.between(time, time, (one) => {
+        if (jobs.has(one.job)) for (let node = one.first; node <= one.last; node += 1) found.add(node);
+      });
+    }
+    return [...found].sort((a, b) => a - b);
+  }
+
+  /** Other rows, by a share of those that are seen; of bands, the first as rows. */
+  page(share, floor) {
+    const most = Math.floor((floor - TOP) / THIN);
+    if (!this.rows && !this.isBanded(floor)) return false;
+    const many = Math.min(this.rows ? this.count : most, this.names.length);
+    const first = this.rows ? clamp(this.rows[0] + Math.round(share * many), 0, this.names.length - many) : 0;
+    this.seeRows(range(first, first + many - 1));
+    this.axis.tell();
+    return true;
   }
 
   reset() {
-    this.chosen = null;
     this.rows = null;
-    this.length = this.isOver ? Infinity : SHOWN;
+  }
+
+  stateOf(job) {
+    const known = this.jobs.get(job);
+    return known ? stateOf(known) : "";
   }
 
   /** Its name, and how it ended if not well. */
@@ -151,76 +224,197 @@ export class Picture {
   }
 
   get waiting() {
-    return [...this.jobs.values()]
-      .filter((job) => job.state === "waiting")
-      .sort((a, b) => a.submitted - b.submitted);
+    return waitingOf(this.jobs.values());
   }
 
-  tip({ node, time, block }) {
-    const lines = [this.names[node] ?? `node ${node}`, showClock(time)];
-    if (!block) return [...lines, this.gone.has(node) ? "not there now" : "nobody's"];
+  /** Lines about a job: how it fails, and what it draws. */
+  saidOf(job, isRunning) {
+    const known = this.jobs.get(job);
+    const watts = isRunning ? this.watts.get(job) : undefined;
+    const failed = known?.failed ? `${countOf(known.failed, "task")} failed${known.error ? `: ${known.error}` : ""}` : null;
+    return [watts ? `${showLarge((watts[0] + watts[1]) / 2, "W")} on all its nodes` : null, failed];
+  }
+
+  /** Whether a node is there at a time. */
+  isThere(node, time) {
+    return this.there ? this.there.find(node, time) !== undefined : !this.gone.has(node);
+  }
+
+  tip({ node, time, block, band }) {
+    if (node === undefined) return this.bandTip(time, band);
+    const name = this.names[node] ?? `node ${node}`;
+    const sign = this.marked.get(node);
+    const now = sign && `${SIGNS[sign.state]?.[2] ?? sign.state} now${sign.why ? `: ${sign.why}` : ""}`;
+    if (!block) {
+      const what = time > this.now ? "to come" : this.isThere(node, time) ? "nobody's" : this.there ? "not there then" : "not there now";
+      return [name, this.axis.show(time), what, now].filter(Boolean);
+    }
     const held = showDuration((block.end ?? this.now) - block.start);
-    const watts = block.end === null ? this.watts.get(block.job) : undefined;
     return [
-      `${this.nameOf(block.job)} on ${lines[0]}`,
-      `${showClock(block.start)}, for ${held}${block.end === null ? " so far" : ""}`,
-      watts ? `${showLarge((watts[0] + watts[1]) / 2, "W")} on all its nodes` : null,
+      `${this.nameOf(block.job)} on ${name}`,
+      `${this.axis.show(block.start)}, for ${held}${block.end === null ? " so far" : ""}`,
+      ...this.saidOf(block.job, block.end === null),
       block.reason,
+      now,
+    ].filter(Boolean);
+  }
+
+  bandTip(time, band) {
+    if (!band) return [this.axis.show(time), "to come"];
+    const of = `${countOf(band.held, "node")} of ${band.there.toLocaleString("en")} held`;
+    if (band.job === null) return [band.count > 0 ? `${countOf(band.count, "node")} idle` : "no node", this.axis.show(time), of];
+    let block = null;
+    this.segments.between(time, time, (one) => {
+      if (one.job === band.job && (!block || one.start > block.start)) block = one;
+    });
+    return [
+      `${this.nameOf(band.job)} on ${countOf(band.count, "node")}`,
+      this.axis.show(time),
+      ...this.saidOf(band.job, block?.end === null),
+      block?.reason,
+      of,
     ].filter(Boolean);
   }
 
   /** One line for those who do not see the picture. */
   get summary() {
     if (!this.names.length) return this.isOver ? "not recorded: simulate(..., allotments=True)" : "no node yet";
-    const running = new Set([...this.segments.open].map((one) => one.job));
+    const running = new Set();
+    for (const one of this.segments.open) running.add(one.job);
     const there = this.names.length - this.gone.size;
     if (this.isOver) return `${countOf(there, "node")}, ${showDuration(this.now)}`;
-    return `${countOf(there, "node")}, ${countOf(running.size, "job")} running, ${this.waiting.length} waiting`;
+    const signs = Object.entries(SIGNS).map(([state, [, , words]]) => {
+      const count = this.countOf(state);
+      return count ? `, ${count} ${words}` : "";
+    });
+    const part = this.rows ? `${this.count} of ` : "";
+    return `${part}${countOf(there, "node")}${signs.join("")}, ${countOf(running.size, "job")} running, ${this.waiting.length} waiting`;
   }
+
+  countOf(state) {
+    let count = 0;
+    for (const one of this.marked.values()) if (one.state === state) count += 1;
+    return count;
+  }
+
+  /** Who held what in what is seen, as rows of a table. */
+  get table() {
+    const [from, to] = this.axis.window;
+    const rows = [];
+    this.segments.between(from, Math.min(to, this.now), (one) => {
+      const nodes = [...new Set([one.first, one.last])].map((node) => this.names[node] ?? node).join(" to ");
+      rows.push([this.nameOf(one.job), nodes, one.last - one.first + 1, one.start, one.end, one.reason]);
+    });
+    return rows.sort((a, b) => a[3] - b[3]);
+  }
+}
+
+/** What is seen of allotments as the text of a CSV file. */
+export function allotmentsCsv(picture) {
+  return csvText(["job", "nodes", "count", "start", "end", "reason"], picture.table);
 }
 
 /** Pixels for so many nodes where nobody says how many there are to be. */
 function heightFor(nodes) {
-  return clamp(nodes * 20 + TOP + BOTTOM, 140, 420);
+  return clamp(nodes * 20 + 26, 140, 420);
 }
 
 function range(first, last) {
-  return Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
 }
 
-function paint(picture, context, width, height, theme) {
-  const { x, y } = picture.scales(width, height);
-  const [first, last] = picture.seenRows;
-  const floor = height - BOTTOM;
+function paint(picture, pointed, context, width, floor, theme, x) {
+  context.save();
+  context.beginPath();
+  context.rect(EDGE.left, 0, width - EDGE.left - EDGE.right, floor);
+  context.clip();
+  const y = picture.scale(floor);
+  const isBanded = picture.isBanded(floor);
+  if (isBanded) paintBands(picture, pointed, context, width, floor, theme, x, y);
+  else paintRows(picture, pointed, context, width, floor, theme, x, y);
+  if (!picture.isOver && picture.now < picture.axis.window[1]) {
+    context.setLineDash([3, 3]);
+    stroke(context, theme.faint, x(picture.now), TOP, x(picture.now), floor);
+    context.setLineDash([]);
+  }
+  context.restore();
+  if (isBanded) numbers(context, picture.bands.most, floor, theme, y);
+  else names(picture, context, theme, y);
+}
+
+function stroke(context, colour, left, top, right, bottom, thick = 1) {
+  context.strokeStyle = colour;
+  context.lineWidth = thick;
+  context.beginPath();
+  context.moveTo(left, top);
+  context.lineTo(right, bottom);
+  context.stroke();
+}
+
+/** How a job looks while another is pointed at. */
+function fade(context, pointed, job) {
+  context.globalAlpha = pointed && pointed !== job ? 0.25 : 1;
+}
+
+function paintRows(picture, pointed, context, width, floor, theme, x, y) {
+  const high = y(1) - y(0);
+  const gap = high > 6 ? 1 : 0;
   context.fillStyle = theme.idle;
-  const begin = Math.max(LEFT, x(picture.begin));
-  context.fillRect(begin, TOP, Math.max(0, x(picture.now) - begin), floor - TOP);
-  context.fillStyle = theme.gone;
-  for (const node of picture.gone) {
-    if (node >= first && node <= last) {
-      context.fillRect(begin, y(node), Math.max(0, x(picture.now) - begin), y(node + 1) - y(node));
+  if (picture.there) {
+    picture.blocks(width, floor, x, (left, top, wide, tall) => context.fillRect(left, top, wide, tall), picture.there);
+  } else {
+    const begin = Math.max(EDGE.left, x(picture.axis.begin));
+    for (let row = 0; row < picture.count; row += 1) {
+      if (!picture.gone.has(picture.rows ? picture.rows[row] : row)) context.fillRect(begin, y(row), Math.max(0, x(picture.now) - begin), high);
     }
   }
-  const gap = y(1) - y(0) > 6 ? 1 : 0;
-  picture.blocks(width, height, (left, top, wide, high, one) => {
+  picture.blocks(width, floor, x, (left, top, wide, tall, one) => {
     const number = picture.numbering.of(one.job);
     const colour = colourOf(number);
+    fade(context, pointed, one.job);
     context.fillStyle = colour;
-    context.fillRect(left, top + gap / 2, wide, Math.max(0.5, high - gap));
-    if (patternOf(number)) hatch(context, left, top, wide, high, patternOf(number), inkOn(colour));
-    label(context, picture.nameOf(one.job), left, top, wide, high, inkOn(colour));
+    context.fillRect(left, top + gap / 2, wide, Math.max(0.5, tall - gap));
+    if (patternOf(number)) hatch(context, left, top, wide, tall, patternOf(number), inkOn(colour));
+    const badly = BADLY[picture.stateOf(one.job)];
+    if (badly) endBadly(context, left, top + gap / 2, wide, tall - gap, badly, one.end !== null, theme);
+    label(context, picture.nameOf(one.job), left, top, wide, tall, inkOn(colour));
   });
-  axes(picture, context, width, floor, x, y, theme);
+  context.globalAlpha = 1;
+  for (const [node, { state }] of picture.marked) {
+    const row = picture.before(node);
+    if (picture.before(node + 1) === row) continue;
+    const colour = theme[SIGNS[state]?.[1] ?? "faint"];
+    // how it is now: from now on, or the last bit until now where nothing is seen of what comes
+    const right = Math.max(x(picture.now) + 12, width - EDGE.right);
+    const left = Math.min(x(picture.now), width - EDGE.right - 12);
+    hatch(context, left, y(row), right - left, high, 1, colour, 0.9);
+    context.strokeStyle = colour;
+    context.lineWidth = 1;
+    context.strokeRect(left + 0.5, y(row) + 0.5, right - left, Math.max(1, high - 1));
+  }
 }
 
-function hatch(context, left, top, wide, high, pattern, ink) {
+/** Of a job that did not end well: crossed out lightly, a thick end. */
+function endBadly(context, left, top, wide, tall, colour, isOver, theme) {
+  hatch(context, left, top, wide, tall, 1, theme.ink, 0.35);
+  hatch(context, left, top, wide, tall, 2, theme.ink, 0.35);
+  if (!isOver) return;
+  const thick = Math.min(4, wide);
+  context.fillStyle = theme.paper;
+  context.fillRect(left + wide - thick - 1, top, 1, tall);
+  context.fillStyle = colour;
+  context.fillRect(left + wide - thick, top, thick, tall);
+}
+
+function hatch(context, left, top, wide, high, pattern, ink, alpha = 0.25) {
   if (wide < 6 || high < 6) return;
   context.save();
   context.beginPath();
   context.rect(left, top, wide, high);
   context.clip();
   context.strokeStyle = ink;
-  context.globalAlpha = 0.25;
+  context.lineWidth = 1;
+  context.globalAlpha *= alpha;
   context.beginPath();
   for (let at = -high; at < wide; at += 9) {
     context.moveTo(left + at, pattern === 1 ? top + high : top);
@@ -239,168 +433,137 @@ function label(context, text, left, top, wide, high, ink) {
   context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, left + 4, top + high / 2);
 }
 
-function axes(picture, context, width, floor, x, y, theme) {
-  const [from, to] = picture.window;
+function paintBands(picture, pointed, context, width, floor, theme, x, y) {
+  const [from, to] = picture.axis.window;
+  const until = Math.min(to, picture.now);
+  if (until <= from) return;
+  const step = ((to - from) / (width - EDGE.left - EDGE.right)) * COLUMN;
+  const one = Math.abs(y(1) - y(0));
+  picture.bands.sweep(from, until, step, (band, since, end) => {
+    // whole pixels: what meets would shimmer
+    const left = Math.round(x(Math.max(from, since)));
+    const wide = Math.round(x(end)) - left;
+    const tall = band.drawn * one;
+    fade(context, pointed, band.job);
+    context.fillStyle = colourOf(band.number);
+    context.fillRect(left, y(band.below + band.drawn), wide, tall > 2.5 ? tall - 0.5 : tall);
+    const badly = band.seen === 0 && BADLY[picture.stateOf(band.job)];
+    if (badly) {
+      context.fillStyle = badly;
+      context.fillRect(left + wide - 2, y(band.below + band.drawn), 2, tall);
+    }
+    if (tall >= 12 && wide > 40) label(context, picture.nameOf(band.job), left, y(band.below + band.drawn), wide, tall, inkOn(colourOf(band.number)));
+  }, (since, end, held, there) => {
+    context.globalAlpha = 1;
+    context.fillStyle = theme.idle;
+    const left = Math.round(x(Math.max(from, since)));
+    context.fillRect(left, y(there), Math.round(x(end)) - left, Math.max(0, y(held) - y(there)));
+  });
+  context.globalAlpha = 1;
+}
+
+function numbers(context, most, floor, theme, y) {
   context.fillStyle = theme.faint;
-  context.strokeStyle = theme.line;
-  context.textAlign = "center";
-  context.beginPath();
-  for (const time of timeTicks(Math.max(0, from), to, (width - LEFT) / 90)) {
-    context.moveTo(x(time), floor);
-    context.lineTo(x(time), floor + 4);
-    context.fillText(showClock(time), clamp(x(time), LEFT + 14, width - 20), floor + 13);
-  }
-  context.stroke();
-  const [first, last] = picture.seenRows;
-  const step = Math.max(1, Math.ceil(13 / Math.max(0.01, y(1) - y(0))));
   context.textAlign = "right";
-  for (let node = first; node <= last && node < picture.names.length; node += step) {
-    const name = picture.names[node];
-    const text = name.length > 13 ? `…${name.slice(-12)}` : name;
-    context.fillText(text, LEFT - 6, clamp((y(node) + y(Math.min(node + 1, last + 1))) / 2, 8, floor - 4));
+  for (const count of ticks(0, most, clamp(floor / 40, 1, 5))) context.fillText(count ? count.toLocaleString("en") : "0 nodes", EDGE.left - 8, clamp(y(count), 8, floor - 5));
+}
+
+function names(picture, context, theme, y) {
+  const high = y(1) - y(0);
+  const step = Math.max(1, Math.ceil(13 / Math.max(0.01, high)));
+  context.textAlign = "right";
+  for (let row = 0; row < picture.count; row += 1) {
+    const node = picture.rows ? picture.rows[row] : row;
+    const sign = SIGNS[picture.marked.get(node)?.state];
+    const middle = (y(row) + y(row + 1)) / 2;
+    if (sign) {
+      context.fillStyle = theme[sign[1]];
+      context.fillText(sign[0], EDGE.left - 4, middle);
+    }
+    if (row % step) continue;
+    context.fillStyle = theme.faint;
+    const name = picture.names[node] ?? "";
+    context.fillText(name.length > 11 ? `…${name.slice(-10)}` : name, EDGE.left - 18, middle);
   }
 }
 
-function queue(picture) {
-  if (picture.isOver) return [];
-  const waiting = picture.waiting;
-  if (!waiting.length) return [h("div", { class: "dh-note" }, "No job waits.")];
-  return [
-    ...waiting.slice(0, MOST_WAITING).map((job) => {
-      const chip = h("i", { class: "dh-chip" });
-      chip.style.background = colourOf(picture.numbering.of(job.id));
-      const since = showDuration(picture.now - job.submitted);
-      return h(
-        "div",
-        { class: "dh-waits", title: job.waiting_because ?? "" },
-        chip,
-        h("b", {}, job.name),
-        ` ${countOf(job.asks, "node")}, ${since}`,
-        h("div", { class: "dh-note" }, job.waiting_because ?? ""),
-      );
-    }),
-    waiting.length > MOST_WAITING ? h("div", {}, `and ${waiting.length - MOST_WAITING} more`) : null,
-  ];
+/** What the colours and signs mean, of those that are seen. */
+function legend(picture, floor) {
+  const isBanded = picture.isBanded(floor);
+  const found = [[colourOf(0), isBanded ? "nodes of a job" : "a job's colour"], ["idle", "idle"]];
+  for (const [state, [sign, colour, words]] of Object.entries(SIGNS)) if (!isBanded && picture.countOf(state)) found.push([colour, words, sign]);
+  for (const [state, colour] of Object.entries(BADLY)) {
+    for (const one of picture.jobs.values()) {
+      if (stateOf(one) !== state) continue;
+      found.push([colour, state]);
+      break;
+    }
+  }
+  return found;
 }
 
 function render({ model, el }) {
-  const picture = new Picture();
+  const axis = axisOf(model);
+  const picture = new Picture(axis);
+  const isAlone = !model.get("beside");
+  const bar = ownToolbar(model);
   const note = h("small", { "aria-live": "off" });
-  const back = h("button", { onclick: reset, hidden: true }, "Follow the present");
   const plot = h("div", { class: "dh-plot" });
-  const side = h("div", { class: "dh-queue dh-scroll", "aria-label": "Jobs that wait", tabindex: "0" });
-  const height = model.get("height") ?? heightFor(model.get("course")?.nodes?.names.length ?? 16);
-  side.style.maxHeight = `${height}px`;
+  const line = h("div");
   claim(el, "dh-allotments");
-  el.append(
-    h("h3", {}, "Who holds which node", note, back),
-    h("div", { class: "dh-split" }, plot, side),
-  );
-  const canvas = new Canvas(plot, (...where) => paint(picture, ...where), {
-    height,
-    label: "Nodes over time",
-  });
-  const tip = new Tip(plot);
-  let brush = null;
-  let sideSeen = -Infinity;
-  let painted = 0;
-
-  function changed(isSeen = true) {
-    // other views of a page show the same time
-    if (model.get("window") !== picture.chosen) model.set("window", picture.chosen);
-    if (isSeen) {
-      canvas.repaint();
-      painted = picture.now;
-    }
-    back.hidden = !picture.chosen && !picture.rows;
-    if (performance.now() - sideSeen > 400) {
-      sideSeen = performance.now();
-      note.textContent = model.get("problem") || picture.summary;
-      side.hidden = picture.isOver;
-      side.parentElement.classList.toggle("dh-whole", picture.isOver);
-      canvas.element.setAttribute("aria-label", `Nodes over time: ${picture.summary}`);
-      fill(side, queue(picture));
-    }
-  }
-
-  function reset() {
-    picture.reset();
-    sideSeen = -Infinity;
-    changed();
-  }
-
-  function at(event) {
-    const [x, y] = Canvas.place(event);
-    return picture.at(x, y, canvas.width, canvas.height);
-  }
-
-  canvas.element.addEventListener("pointermove", (event) => {
-    const place = at(event);
-    if (!place) return tip.hide();
-    tip.show(...Canvas.place(event), picture.tip(place));
-  });
-  canvas.element.addEventListener("pointerleave", () => tip.hide());
-  canvas.element.addEventListener("pointerdown", (event) => {
-    brush = at(event);
-    canvas.element.setPointerCapture(event.pointerId);
-  });
-  canvas.element.addEventListener("pointerup", (event) => {
-    const place = at(event);
-    if (brush && place && (Math.abs(place.time - brush.time) > 0 || place.node !== brush.node)) {
-      picture.select(brush, place);
-      sideSeen = -Infinity;
-      changed();
-    }
-    brush = null;
-  });
-  canvas.element.addEventListener("dblclick", reset);
-  canvas.element.addEventListener(
-    "wheel",
-    (event) => {
-      const place = at(event);
-      if (!place || !(event.ctrlKey || event.shiftKey)) return;
-      event.preventDefault();
-      picture.zoom(place.time, event.deltaY > 0 || event.deltaX > 0 ? 1.25 : 0.8);
-      changed();
+  el.append(...(bar.element ? [bar.element] : []), h("h3", {}, "Who holds which node", note), plot, ...(isAlone ? [line] : []));
+  const drawn = new TimePicture(model, plot, {
+    name: "Nodes over time",
+    height: model.get("height") ?? heightFor(model.get("course")?.nodes?.names.length ?? 16),
+    paint: (...where) => paint(picture, model.get("pointed") ?? null, ...where),
+    tip(px, py, floor) {
+      const place = picture.at(px, py, drawn.canvas.width, floor);
+      point(place?.block?.job ?? place?.band?.job ?? null);
+      return place && picture.tip(place);
     },
-    { passive: false },
-  );
-  canvas.element.addEventListener("keydown", (event) => {
-    const [from, to] = picture.window;
-    const deeds = {
-      ArrowLeft: () => picture.pan(-(to - from) / 5),
-      ArrowRight: () => picture.pan((to - from) / 5),
-      "+": () => picture.zoom((from + to) / 2, 0.8),
-      "-": () => picture.zoom((from + to) / 2, 1.25),
-      Escape: () => picture.reset(),
-    };
-    if (!deeds[event.key]) return;
-    event.preventDefault();
-    deeds[event.key]();
-    sideSeen = -Infinity;
-    changed();
+    brushed(from, to) {
+      picture.select(from, to, drawn.canvas.width, drawn.floor);
+      return true;
+    },
+    key: (event) => ["ArrowUp", "ArrowDown"].includes(event.key) && picture.page(event.key === "ArrowUp" ? -0.5 : 0.5, drawn.floor),
+    left: () => point(null),
+    reset: () => picture.reset(),
+    isPart: () => picture.rows !== null,
+    legend: () => legend(picture, drawn.floor),
+    tables: () => [["Allotments", () => allotmentsCsv(picture)]],
   });
+  const ended = isAlone ? showQueue(model, line) : () => {};
+  let told = -Infinity;
+
+  function point(job) {
+    if ((model.get("pointed") ?? null) !== job) model.set("pointed", job);
+  }
+
+  function say() {
+    told = performance.now();
+    note.textContent = model.get("problem") || picture.summary;
+    drawn.canvas.element.setAttribute("aria-label", `Nodes over time: ${picture.summary}. ${picture.isOver ? "" : queueLine(picture.waiting)}`);
+  }
 
   const end = follow(model, (news, isWhole) => {
     if (isWhole) picture.clear();
     picture.add(news);
-    if (!picture.isOver) picture.segments.forget(picture.now - KEPT);
-    const pixels = (canvas.width - LEFT) * devicePixelRatio;
-    changed(isWhole || "nodes" in news || hasMoved(picture.window, picture.now - painted, pixels));
+    picture.forget();
+    drawn.follow(isWhole || "nodes" in news || "marked" in news);
+    if (isWhole || performance.now() - told > 400) say();
   });
-  const moved = () => {
-    if (picture.chosen === model.get("window")) return;
-    picture.chosen = model.get("window");
-    changed();
-  };
-  const complain = () => changed(false);
-  model.on("change:window", moved);
-  model.on("change:problem", complain);
+  const again = () => drawn.repaint();
+  model.on("change:pointed", again);
+  model.on("change:problem", say);
+  const quiet = axis.listen(say);
   return () => {
     end();
-    model.off("change:problem", complain);
-    model.off("change:window", moved);
-    canvas.remove();
+    ended();
+    quiet();
+    model.off("change:pointed", again);
+    model.off("change:problem", say);
+    drawn.remove();
+    bar.end();
   };
 }
 

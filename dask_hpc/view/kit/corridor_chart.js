@@ -1,16 +1,16 @@
 // Power over time, the band it is to stay in, and two handles that move the band's edges.
 
-import { Canvas } from "./shared/canvas.js";
+import { EDGE, TimeAxis, TimePicture, axisOf } from "./shared/axis.js";
 import { follow } from "./shared/course.js";
-import { Tip, claim, fill, h, tellWhatCame } from "./shared/page.js";
-import { clamp, hasMoved, linear } from "./shared/scale.js";
-import { countOf, showBounds, showClock, showDuration, showLarge, ticks, timeTicks } from "./shared/units.js";
+import { claim, deeds, fill, h, tellWhatCame } from "./shared/page.js";
+import { clamp, linear } from "./shared/scale.js";
+import { csvText } from "./shared/svg_context.js";
+import { ownToolbar } from "./shared/toolbar.js";
+import { countOf, showBounds, showClock, showDuration, showLarge, ticks } from "./shared/units.js";
 
-const LEFT = 92;
-const BOTTOM = 32;
 const TOP = 10;
-const AHEAD = 0.22;
-const SHOWN = 300;
+/** Pixels for the signs of what was done, below all power. */
+const SIGNED = 14;
 const KEPT = 7200;
 const MOST_MARKS = 500;
 /** Of what was done: its colour, and what it is called. */
@@ -23,17 +23,16 @@ const SIGNS = {
 
 /** What is drawn, without a page. A bound that does not bind is null. */
 export class Power {
-  constructor() {
+  constructor(axis = new TimeAxis()) {
+    this.axis = axis;
     this.clear();
-    this.length = SHOWN;
-    /** The window of time that people chose, in whichever view; null follows the present. */
-    this.chosen = null;
     /** Bounds that are being moved: {lower: watts, upper: watts}. */
     this.moved = {};
+    /** The lines of what is complained of, as they were painted last. */
+    this.complaint = { text: "", wide: 0, lines: [] };
   }
 
   clear() {
-    this.now = 0;
     this.samples = [];
     this.steps = [];
     /** What was done for the sake of power: [time, kind, what]. */
@@ -41,16 +40,10 @@ export class Power {
     /** When power counted as outside, if somebody said so: [from, to]. */
     this.outside = null;
     this.told = null;
-    this.isOver = false;
   }
 
   add(news) {
-    if (news.head) this.now = news.head.time;
-    if (news.head?.state === "simulated") {
-      this.length = Infinity;
-      this.isOver = true;
-      this.begin = news.head.begin ?? 0;
-    }
+    this.axis.add(news);
     if (news.outside) this.outside = news.outside;
     if (news.marks) {
       this.marks.push(...news.marks);
@@ -68,12 +61,23 @@ export class Power {
     return this.samples.at(-1);
   }
 
-  /** Now, and the time shown before and after it. */
+  get now() {
+    return this.axis.now;
+  }
+
+  get isOver() {
+    return this.axis.isOver;
+  }
+
   get window() {
-    if (this.chosen) return this.chosen;
-    if (this.isOver) return [this.begin, this.now];
-    const past = Math.min(this.length, Math.max(20, this.now - (this.samples[0]?.[0] ?? this.now)));
-    return [this.now - past, this.now + past * (AHEAD / (1 - AHEAD))];
+    return this.axis.window;
+  }
+
+  /** What cannot be kept, if so: the reason, and what would help. */
+  get broken() {
+    const verdict = this.told?.verdict;
+    if (!verdict || verdict.is_kept) return "";
+    return [`cannot be kept: ${verdict.reason}`, verdict.help].filter(Boolean).join("; ");
   }
 
   /** The bounds that hold at a time from now on. */
@@ -122,9 +126,8 @@ export class Power {
     return most * 1.25;
   }
 
-  scales(width, height) {
-    const [from, to] = this.window;
-    return { x: linear(from, to, LEFT, width - 8), y: linear(0, this.top, height - BOTTOM, TOP) };
+  scale(floor) {
+    return linear(0, this.top, floor, TOP);
   }
 
   /** Spans of time outside, of what is seen: [from, to]. */
@@ -177,45 +180,111 @@ export function nearWatts(value, top) {
   return Math.max(0, Math.round(value / step) * step);
 }
 
-function paint(power, context, width, height, theme) {
-  const { x, y } = power.scales(width, height);
+/** What was measured, in what is seen, as the text of a CSV file. */
+export function samplesCsv(power) {
   const [from, to] = power.window;
-  const floor = height - BOTTOM;
+  const rows = [];
+  for (let i = Math.max(0, power.since(from) - 1); i < power.samples.length && power.samples[i][0] <= to; i += 1) rows.push(power.samples[i]);
+  return csvText(["time", "watts", "lower", "upper", "least", "most", "uncertainty", "doubt"], rows);
+}
+
+/** A text in lines of at most so many pixels, of which the last is cut if there are more than a few. */
+export function wrapped(text, wide, measure, most = 3) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+    if (!lines.at(-1) || measure(longer) <= wide) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines.length > most ? [...lines.slice(0, most - 1), `${lines[most - 1]} …`] : lines;
+}
+
+function paint(power, context, width, bottom, theme, x) {
+  const floor = bottom - SIGNED;
+  const y = power.scale(floor);
+  const [from, to] = power.window;
+  const right = width - EDGE.right;
+  context.save();
+  context.beginPath();
+  context.rect(EDGE.left, 0, right - EDGE.left, bottom);
+  context.clip();
   band(power, context, x, y, from, to, floor, theme);
+  context.restore();
   context.fillStyle = theme.faint;
   context.strokeStyle = theme.line;
   context.lineWidth = 1;
   context.textAlign = "right";
   context.beginPath();
-  for (const watts of ticks(0, power.top, 5)) {
-    context.moveTo(LEFT, y(watts));
-    context.lineTo(width, y(watts));
-    context.fillText(showLarge(watts, "W"), LEFT - 8, y(watts));
-  }
-  context.textAlign = "center";
-  for (const time of timeTicks(Math.max(0, from), to, (width - LEFT) / 100)) {
-    context.fillText(showClock(time), clamp(x(time), LEFT + 12, width - 20), floor + 22);
+  for (const watts of ticks(0, power.top, clamp(floor / 40, 2, 5))) {
+    context.moveTo(EDGE.left, y(watts));
+    context.lineTo(right, y(watts));
+    context.fillText(showLarge(watts, "W"), EDGE.left - 8, Math.max(7, y(watts)));
   }
   context.stroke();
-  cone(power, context, x, y, to, theme);
+  context.save();
+  context.beginPath();
+  context.rect(EDGE.left, 0, right - EDGE.left, bottom);
+  context.clip();
+  cone(power, context, x, y, to, right, theme);
   context.fillStyle = theme.bad;
   for (const [since, until] of power.violations) {
     if (until < from || since > to) continue;
-    context.fillRect(Math.max(LEFT, x(since)), floor - 3, Math.max(2, x(until) - Math.max(LEFT, x(since))), 3);
+    context.fillRect(x(since), floor - 3, Math.max(2, x(until) - x(since)), 3);
   }
-  context.save();
-  context.beginPath();
-  context.rect(LEFT, 0, width - LEFT, floor);
-  context.clip();
   doubt(power, context, x, y, from, theme);
   trace(power, context, x, y, from, theme.accent);
   beyond(power, context, x, y, from, to, floor, theme);
-  context.restore();
   for (const [time, kind] of power.marks) if (time >= from && time <= to) sign(context, x(time), floor + 8, kind);
-  if (power.isOver) return;
-  context.setLineDash([3, 3]);
-  line(context, [[x(power.now), TOP], [x(power.now), floor]], theme.faint, 1);
-  context.setLineDash([]);
+  if (!power.isOver) {
+    context.setLineDash([3, 3]);
+    line(context, [[x(power.now), TOP], [x(power.now), floor]], theme.faint, 1);
+    context.setLineDash([]);
+    planned(power, context, x, from, to, right, floor, theme);
+    if (power.broken) complain(power, context, x, y, right, floor, theme);
+  }
+  context.restore();
+}
+
+/** The changes of the corridor that are to come. */
+function planned(power, context, x, from, to, right, floor, theme) {
+  context.textAlign = "left";
+  power.coming.forEach(([time, lower, upper], i) => {
+    if (time < from || time > to) return;
+    context.setLineDash([2, 2]);
+    line(context, [[x(time), 2], [x(time), floor]], theme.good, 1);
+    context.setLineDash([]);
+    const words = showBounds(lower, upper, "W");
+    const isTight = right - x(time) < words.length * 7;
+    context.fillStyle = theme.good;
+    context.textAlign = isTight ? "right" : "left";
+    context.fillText(words, x(time) + (isTight ? -4 : 4), 9 + (i % 3) * 14);
+  });
+}
+
+/** That the corridor cannot be kept, where it is. */
+function complain(power, context, x, y, right, floor, theme) {
+  const { lower, upper } = power.bounds(power.now);
+  const left = EDGE.left + 6;
+  const room = Math.min(right, x(power.now)) - left - 6;
+  const wide = room > 240 ? room : right - left - 6;
+  const kept = power.complaint;
+  if (kept.text !== power.broken || kept.wide !== wide) {
+    kept.text = power.broken;
+    kept.wide = wide;
+    kept.lines = wrapped(power.broken, wide - 20, (words) => context.measureText(words).width);
+  }
+  const high = kept.lines.length * 15 + 6;
+  const top = clamp(y(upper ?? lower ?? 0) - high - 2, 2, Math.max(2, floor - high - 4));
+  context.globalAlpha = 0.9;
+  context.fillStyle = theme.paper;
+  context.fillRect(left, top, wide, high);
+  context.globalAlpha = 0.12;
+  context.fillStyle = theme.bad;
+  context.fillRect(left, top, wide, high);
+  context.globalAlpha = 1;
+  context.fillRect(left, top, 3, high);
+  context.textAlign = "left";
+  kept.lines.forEach((words, i) => context.fillText(words, left + 10, top + 11 + i * 15));
 }
 
 function sign(context, x, y, kind) {
@@ -312,10 +381,10 @@ function band(power, context, x, y, from, to, floor, theme) {
   end(power.isOver ? Math.min(to, power.now) : to);
 }
 
-function cone(power, context, x, y, to, theme) {
+function cone(power, context, x, y, to, right, theme) {
   const last = power.last;
   if (power.isOver) return pastForecast(power, context, x, y, theme);
-  if (!last || last[4] === null || last[4] === undefined) return;
+  if (!last || last[4] === null || last[4] === undefined || to <= last[0]) return;
   context.globalAlpha = 0.25;
   context.fillStyle = theme.accent;
   context.beginPath();
@@ -324,6 +393,10 @@ function cone(power, context, x, y, to, theme) {
   context.lineTo(x(to), y(last[4]));
   context.fill();
   context.globalAlpha = 1;
+  if (right - x(last[0]) < 60) return;
+  context.fillStyle = theme.accent;
+  context.textAlign = "right";
+  context.fillText("forecast", right - 4, Math.min(y(0) - 8, y(last[4]) + 9));
 }
 
 /** What was forecast when, of a run that is over. */
@@ -340,15 +413,24 @@ function pastForecast(power, context, x, y, theme) {
 
 /** What the colours and signs mean, of those that are seen. */
 function legend(power) {
-  const kinds = Object.keys(SIGNS).filter((kind) => power.marks.some((one) => one[1] === kind));
+  const found = [["accent", power.told?.source ? `power, ${power.told.source}` : "power"]];
+  const isBound = power.steps.some(([, lower, upper]) => lower > 0 || upper !== null) || power.samples.some((one) => one[2] > 0 || one[3] !== null);
+  if (isBound) found.push(["good", "corridor"]);
+  if (power.coming.length) found.push(["good", "a change to come", "\u250a"]);
+  const isForecast = (one) => typeof one?.[4] === "number";
+  if (power.isOver ? power.samples.some(isForecast) : isForecast(power.last)) found.push(["accent", "forecast", "\u25e2"]);
   const glyphs = { more: "\u25b2", less: "\u25bc", hold: "\u25a0", other: "\u25cf" };
-  const found = kinds.map((kind) => {
-    const glyph = h("span", {}, glyphs[kind]);
-    glyph.style.color = SIGNS[kind][0];
-    return h("span", {}, glyph, ` ${SIGNS[kind][1]}`);
-  });
-  if (power.violations.length) found.push(h("span", { class: "dh-bad" }, "\u2501 outside"));
+  for (const [kind, [colour, words]] of Object.entries(SIGNS)) {
+    if (power.marks.some((one) => one[1] === kind)) found.push([colour, words, glyphs[kind]]);
+  }
+  if (power.violations.length) found.push(["bad", "outside", "\u2501"]);
   return found;
+}
+
+/** How power comes to be watched, for whoever sees none. */
+export function whyNoPower(steps) {
+  if (steps.length) return "Power: no sample yet.";
+  return "Power is not watched. A policy with a power strategy turns it on, such as manager.set(\"power-corridor\", **{\"power.upper\": \"2 kW\"}); or hpc.power-watch: true in the configuration, before the cluster is managed.";
 }
 
 function line(context, points, colour, width = 1.8) {
@@ -372,31 +454,46 @@ function handle(which, moves) {
 }
 
 function render({ model, el }) {
-  const power = new Power();
+  const axis = axisOf(model);
+  const power = new Power(axis);
+  const isFixed = Boolean(model.get("readonly"));
+  const isAlone = !model.get("beside");
+  const bar = ownToolbar(model);
   const note = h("small");
   const said = h("div", { class: "dh-note", role: "status", "aria-live": "polite" });
+  const nothing = h("p", { class: "dh-note dh-folded", hidden: true });
   const plot = h("div", { class: "dh-plot" });
-  const undo = h("button", { onclick: () => model.send({ do: "undo" }) }, "Undo");
+  const undo = h("button", { type: "button", disabled: true, onclick: () => model.send({ do: "undo" }) }, "Undo");
+  const handles = { upper: edge("upper"), lower: edge("lower") };
+  const moves = deeds({}, handles.upper, handles.lower);
+  const list = h("div", { class: "dh-row dh-planned" });
+  const later = laterForm();
+  const hands = deeds({}, later, list);
+  const heading = h("h3", {}, "Power", note, isAlone && !isFixed ? deeds({}, undo) : null);
   claim(el, "dh-corridor");
-  const form = later();
-  const meaning = h("div", { class: "dh-row dh-note" });
-  const isFixed = Boolean(model.get("readonly"));
-  el.append(h("h3", {}, "Power", note, undo), plot, meaning, form, said);
-  const canvas = new Canvas(plot, (...where) => {
-    paint(power, ...where);
-    place();
-  }, { height: model.get("height") ?? 240, label: "Power over time" });
-  const tip = new Tip(plot);
+  el.append(...(bar.element ? [bar.element] : []), heading, nothing, plot, hands, said);
+  const drawn = new TimePicture(model, plot, {
+    name: "Power over time",
+    height: model.get("height") ?? 240,
+    paint: (...where) => {
+      paint(power, ...where);
+      place();
+    },
+    tip,
+    legend: () => legend(power),
+    tables: () => [["Power", () => samplesCsv(power)]],
+  });
+  plot.append(moves);
   /** What was said of an edge last, and the edge that is dragged. */
   let begun = null;
   let held = null;
-  let painted = 0;
-  const handles = { upper: edge("upper"), lower: edge("lower") };
-  plot.append(handles.upper, handles.lower);
+  let plan = "";
+  let isSteered = false;
 
   function edge(which) {
     return handle(which, {
       onpointerdown: (event) => {
+        if (event.target.matches(":disabled, fieldset:disabled *")) return;
         event.target.setPointerCapture(event.pointerId);
         power.moved[which] = power.bounds(power.now)[which] ?? (which === "upper" ? power.top / 1.25 : 0);
         begun = power.moved[which];
@@ -404,23 +501,24 @@ function render({ model, el }) {
       },
       onpointermove: (event) => {
         if (held !== which) return;
-        const top = canvas.element.getBoundingClientRect().top;
-        move(which, power.scales(canvas.width, canvas.height).y.invert(event.clientY - top));
+        const top = drawn.canvas.element.getBoundingClientRect().top;
+        move(which, scale().invert(event.clientY - top));
       },
       onpointerup: () => settle(which),
       onpointercancel: () => {
         held = null;
         delete power.moved[which];
-        canvas.repaint();
+        drawn.repaint();
       },
       onkeydown: (event) => {
         const by = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
         if (by === undefined && event.key !== "Enter" && event.key !== "Escape") return;
         event.preventDefault();
+        if (event.target.matches("fieldset:disabled *")) return;
         if (event.key === "Enter") return settle(which);
         if (event.key === "Escape") {
           delete power.moved[which];
-          return canvas.repaint();
+          return drawn.repaint();
         }
         begun = null;
         const now = power.moved[which] ?? power.bounds(power.now)[which] ?? power.top / 1.25;
@@ -430,12 +528,16 @@ function render({ model, el }) {
     });
   }
 
+  function scale() {
+    return power.scale(drawn.floor - SIGNED);
+  }
+
   function move(which, watts) {
     const other = power.bounds(power.now);
     const [low, high] = which === "upper" ? [other.lower ?? 0, Infinity] : [0, other.upper ?? Infinity];
     power.moved[which] = clamp(nearWatts(watts, power.top), low, high);
     said.textContent = `${which} bound: ${showLarge(power.moved[which], "W")}`;
-    canvas.repaint();
+    drawn.repaint();
   }
 
   function settle(which) {
@@ -447,15 +549,15 @@ function render({ model, el }) {
     // what holds then comes as news; if it was refused, the edge goes back
     setTimeout(() => {
       delete power.moved[which];
-      canvas.repaint();
+      drawn.repaint();
     }, 700);
   }
 
   function place() {
-    const { y } = power.scales(canvas.width, canvas.height);
+    const y = scale();
     for (const [which, element] of Object.entries(handles)) {
       const watts = power.bounds(power.now)[which];
-      element.hidden = !power.steps.length || undo.hidden || isFixed;
+      element.hidden = !power.steps.length || !isSteered;
       const height = y(watts ?? (which === "upper" ? power.top / 1.06 : 0));
       element.style.transform = `translateY(${height - 8}px)`;
       element.setAttribute("aria-valuenow", String(Math.round(watts ?? 0)));
@@ -466,73 +568,96 @@ function render({ model, el }) {
     }
   }
 
-  function later() {
+  function laterForm() {
     const chip = h("span", { class: "dh-later", draggable: "true", title: "Drag onto the picture, right of now" }, "⇢ change for later");
-    const at = h("input", { size: "7", "aria-label": "from when on, on the clock of the picture, in seconds", placeholder: "at, s" });
+    const at = h("input", { size: "12", "aria-label": "from when on: in 10 min, 11:45, +30 s", placeholder: "in 10 min, 11:45" });
     const lower = h("input", { size: "8", "aria-label": "lower bound from then on", placeholder: "lower" });
     const upper = h("input", { size: "8", "aria-label": "upper bound from then on", placeholder: "upper, 2 kW" });
-    const send = () => model.send({ do: "later", at: Number(at.value), lower: lower.value, upper: upper.value });
+    const send = () => model.send({ do: "later", at: at.value, lower: lower.value, upper: upper.value });
     const form = h("form", { class: "dh-row", onsubmit: (event) => { event.preventDefault(); send(); } },
       chip, at, lower, upper, h("button", { type: "submit" }, "Schedule"));
     chip.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", "later"));
     plot.addEventListener("dragover", (event) => event.preventDefault());
     plot.addEventListener("drop", (event) => {
       event.preventDefault();
-      const { x, y } = power.scales(canvas.width, canvas.height);
-      const box = canvas.element.getBoundingClientRect();
-      at.value = String(Math.round(Math.max(power.now + 1, x.invert(event.clientX - box.left))));
-      upper.value = `${nearWatts(y.invert(event.clientY - box.top), power.top)} W`;
+      const box = drawn.canvas.element.getBoundingClientRect();
+      at.value = `in ${Math.max(1, Math.round(drawn.timeAt(event.clientX - box.left) - power.now))} s`;
+      upper.value = `${nearWatts(scale().invert(event.clientY - box.top), power.top)} W`;
       upper.focus();
     });
     return form;
   }
 
-  canvas.element.addEventListener("pointermove", (event) => {
-    const [px, py] = Canvas.place(event);
-    const time = power.scales(canvas.width, canvas.height).x.invert(px);
+  /** The changes to come, each of which can be taken back; anew only if they are others. */
+  function tellPlan() {
+    const coming = power.coming;
+    const words = JSON.stringify(coming);
+    if (words === plan) return;
+    plan = words;
+    fill(list, coming.map(([time, lower, upper]) => {
+      const what = `from ${axis.show(time)} on ${showBounds(lower, upper, "W")}`;
+      const name = `Remove the change ${what}`;
+      return h("span", { class: "dh-card" }, what, " ", h("button", { type: "button", class: "dh-plain", title: name, "aria-label": name, onclick: () => model.send({ do: "unschedule", at: time }) }, "\u00d7"));
+    }));
+  }
+
+  function tip(px, py) {
+    const time = drawn.timeAt(px);
+    const apart = 6 / Math.max(1e-9, axis.scale(drawn.canvas.width)(1) - axis.scale(drawn.canvas.width)(0));
+    if (time > power.now && !power.isOver) {
+      const { lower, upper } = power.bounds(time);
+      const ahead = typeof power.last?.[4] === "number" ? [`forecast: ${showLarge(power.last[4], "W")} to ${showLarge(power.last[5], "W")}`] : [];
+      return [axis.show(time), `corridor then: ${showBounds(lower, upper, "W")}`, ...ahead];
+    }
     const sample = power.at(time);
-    if (!sample || time > power.now) return tip.hide();
+    if (!sample || time > power.now) return null;
     const [at, watts, low, high, least, most, by, why] = sample;
-    const apart = 6 / Math.max(1e-9, Math.abs(power.scales(canvas.width, canvas.height).x(1) - power.scales(canvas.width, canvas.height).x(0)));
     const near = power.marks.filter(([when]) => Math.abs(when - time) < apart);
-    tip.show(px, py, [
+    return [
       `${showLarge(watts, "W")}${by ? ` \u00b1 ${showLarge(by, "W")}` : ""}`,
-      power.isOver ? showClock(time) : `${showClock(at)}, ${showDuration(power.now - at)} ago`,
+      power.isOver ? axis.show(time) : `${axis.show(at)}, ${showDuration(power.now - at)} ago`,
       `corridor: ${showBounds(low, high, "W")}`,
       ...(typeof least === "number" ? [`forecast then: ${showLarge(least, "W")} to ${showLarge(most, "W")}`] : []),
       ...(why ? [`not to be trusted: ${why}`] : []),
       ...(power.said(time) ? [power.said(time)] : []),
       ...near.slice(0, 8).map(([when, , text]) => `${showClock(when)} ${text}`),
       ...(near.length > 8 ? [`and ${near.length - 8} more`] : []),
-    ]);
-  });
-  canvas.element.addEventListener("pointerleave", () => tip.hide());
+    ];
+  }
+
+  /** A picture of nothing folds to a line. */
+  function fold() {
+    const isEmpty = !power.last;
+    if (plot.hidden !== isEmpty) {
+      plot.hidden = heading.hidden = isEmpty;
+      for (const one of axis.pictures) one.repaint(); // who has the times is another
+    }
+    el.classList.toggle("dh-is-folded", isEmpty);
+    nothing.hidden = !isEmpty;
+    if (isEmpty) nothing.textContent = whyNoPower(power.steps);
+    el.hidden = isEmpty && (power.isOver || axis.now === 0);
+    hands.hidden = isEmpty || !isSteered || !power.steps.length;
+  }
 
   const end = follow(model, (news, isWhole) => {
     if (isWhole) power.clear();
     power.add(news);
-    const pixels = (canvas.width - LEFT) * devicePixelRatio;
-    const isNew = isWhole || "samples" in news || "corridor" in news || "marks" in news;
-    if (!isNew && !hasMoved(power.window, power.now - painted, pixels)) return;
-    painted = power.now;
+    if (news.head) {
+      isSteered = !isFixed && news.head.state !== "simulated";
+      undo.disabled = !news.head.undo;
+    }
+    fold();
+    tellPlan();
     note.textContent = power.summary;
-    el.hidden = Boolean(model.get("beside")) && !power.last;
-    if (news.head) form.hidden = undo.hidden = isFixed || news.head.state === "simulated";
-    fill(meaning, legend(power));
-    canvas.element.setAttribute("aria-label", `Power over time: ${power.summary}`);
-    canvas.repaint();
+    drawn.canvas.element.setAttribute("aria-label", `Power over time: ${[power.summary, power.broken].filter(Boolean).join("; ")}`);
+    drawn.follow(isWhole || "samples" in news || "corridor" in news || "marks" in news || "power_now" in news);
   });
-  const moved = () => {
-    power.chosen = model.get("window") ?? null;
-    canvas.repaint();
-  };
-  model.on("change:window", moved);
   const quiet = isFixed ? () => {} : tellWhatCame(model, said);
   return () => {
     end();
     quiet();
-    model.off("change:window", moved);
-    canvas.remove();
+    drawn.remove();
+    bar.end();
   };
 }
 

@@ -1,7 +1,9 @@
 // Who held which nodes when, as blocks: neighbouring nodes that a job got at one time and left at one time.
 
 export class Segments {
-  constructor() {
+  /** count(time, job, by) is told how many nodes a job gets, or gives up, if somebody wants to know. */
+  constructor(count = () => {}) {
+    this.count = count;
     /** Blocks that are over, in order of their ends, and those that are not. */
     this.over = [];
     this.open = new Set();
@@ -15,7 +17,9 @@ export class Segments {
     for (const [time, job, runs, reason] of changes) {
       for (const [first, last] of runs) {
         this.leave(first, last, time);
-        if (job !== null) this.take({ job, first, last, start: time, end: null, reason });
+        if (job === null) continue;
+        this.take({ job, first, last, start: time, end: null, reason });
+        this.count(time, job, last - first + 1);
       }
       this.first = Math.min(this.first, time);
     }
@@ -37,6 +41,7 @@ export class Segments {
       this.open.delete(block);
       for (let i = from; i <= to; i += 1) this.at[i] = undefined;
       this.over.push({ ...block, first: from, last: to, end: time });
+      this.count(time, block.job, from - to - 1);
       // what is left of it goes on as if nothing had been
       if (block.first < from) this.take({ ...block, last: from - 1 });
       if (to < block.last) this.take({ ...block, first: to + 1 });
