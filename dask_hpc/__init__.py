@@ -10,6 +10,7 @@ _WHERE = {
     "InputError": "dask_hpc.model.errors",
     "Policy": "dask_hpc.policy",
     "simulate": "dask_hpc.simulator",
+    "side_by_side": "dask_hpc.simulator.side_by_side",
     "manage": "dask_hpc.cluster.client.manager",
     "job": "dask_hpc.cluster.client.job",
     "AllocationCluster": "dask_hpc.cluster.client.allocation",

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Workload, study
-from dask_hpc.simulator.study import mean_and_half_width
+from dask_hpc.simulator.comparison import mean_and_half_width
 
 #: in which a figure of ours counts as reproduced: from how a source states its value
 Band = tuple[float, float]

@@ -12,8 +12,8 @@ from dask_hpc.planning.reservation.methods import Question
 from dask_hpc.planning.reservation.plan import ReservationPlan, chosen
 from dask_hpc.planning.reservation.sequence import Setting
 from dask_hpc.reproduce.claim import Bench, Claim, Columns, Figure, Outcome, at_most, claim, direction, figure
+from dask_hpc.simulator.comparison import mean_and_half_width
 from dask_hpc.simulator.reservations import JobStay, queued, stay
-from dask_hpc.simulator.study import mean_and_half_width
 
 _MINUTE = 60.0
 

@@ -11,17 +11,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, isfinite, sqrt
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dask_hpc.model.errors import InputError, insist
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in import with_seed
+from dask_hpc.simulator.comparison import ComparedPolicies, compared, differences, summary
 from dask_hpc.simulator.machine import Machine, machine_from
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power import check_powers
@@ -29,11 +29,6 @@ from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import METRICS, metrics
 from dask_hpc.simulator.workload import Workload, malleable_overlay, platform_for
-
-# Student's t for 95 %, by degrees of freedom 1 to 30; beyond, the normal value is near enough.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-        2.045, 2.042)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,24 +106,16 @@ class Study:
     def summary(self) -> pd.DataFrame:
         """For each policy the mean of every metric, and in ``NAME_ci`` half the width of its 95 %
         confidence interval (nan for a single seed). Columns that are added to ``runs`` are metrics, too."""
-        names = [name for name in self.runs.columns if name not in ("policy", "seed")]
-        rows: dict[Any, dict[str, float]] = {}
-        for policy, group in self.runs.groupby("policy", sort=False):
-            row = rows[policy] = {}
-            for name in names:
-                row[name], row[f"{name}_ci"] = mean_and_half_width(group[name].to_numpy())
-        return pd.DataFrame.from_dict(rows, orient="index")
+        return summary(self.runs)
 
+    def differences(self, base: str | None = None) -> pd.DataFrame:
+        """For each other policy the mean of what every metric has more than ``base``'s (the first policy's)
+        with the same seed, and in ``NAME_ci`` half the width of its 95 % confidence interval."""
+        return differences(self.runs, base)
 
-def mean_and_half_width(values: Any) -> tuple[float, float]:
-    """The mean and half the width of its 95 % confidence interval."""
-    values = values[np.isfinite(values)]
-    if len(values) == 0:
-        return float("nan"), float("nan")
-    if len(values) == 1:
-        return float(values[0]), float("nan")
-    t = _T95[len(values) - 2] if len(values) - 2 < len(_T95) else 1.96
-    return float(values.mean()), float(t * values.std(ddof=1) / sqrt(len(values)))
+    def compared(self, base: str | None = None) -> ComparedPolicies:
+        """Which policies are better than ``base`` (the first one), in what, and whether that is sure."""
+        return compared(self.runs, base)
 
 
 def variants(policies: Sequence[Policy], sweep: Mapping[str, Sequence[Any]]) -> list[Policy]:

@@ -9,7 +9,8 @@ from distributed import Client
 
 from dask_hpc import InputError, Policy
 from dask_hpc.simulator import Workload, synthetic_day
-from dask_hpc.simulator.study import Trial, mean_and_half_width, study, variants
+from dask_hpc.simulator.comparison import mean_and_half_width
+from dask_hpc.simulator.study import Trial, study, variants
 
 
 @pytest.fixture

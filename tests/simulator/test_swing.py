@@ -19,9 +19,9 @@ from dask_hpc.model.speedup import PhasedSpeedup, PowerLaw
 from dask_hpc.planning.forecast_models import BASELINES, MODELS
 from dask_hpc.simulator import Arrival, Failures, Metering, Platform, Record, load_workload
 from dask_hpc.simulator.built_in import built_in
+from dask_hpc.simulator.comparison import mean_and_half_width
 from dask_hpc.simulator.power import PowerRecord
 from dask_hpc.simulator.readers.yaml_workload import read_platform
-from dask_hpc.simulator.study import mean_and_half_width
 from dask_hpc.simulator.swing import Swing
 
 RANGE = PowerRange(100.0, 300.0)

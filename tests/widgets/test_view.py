@@ -180,7 +180,12 @@ def test_who_only_looks_changes_nothing(busy):
     sent = []
     room.send = lambda content, buffers=None: sent.append(content)
     (runs, *_) = [job["id"] for job in busy.status()["jobs"] if job["name"] == "runs"]
-    for asked in ({"do": "pause"}, {"do": "cancel", "job": runs}, {"do": "undo"}, {"do": "protect", "job": runs}):
+    for asked in (
+        {"do": "pause"},
+        {"do": "cancel", "job": runs},
+        {"do": "undo"},
+        {"do": "protect", "job": runs},
+    ):
         room._hear(None, asked, [])
     room._hear(None, {"do": "why", "number": 0}, [])  # carried out after those, if they were
     until(lambda: any("why" in one for one in sent))

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { areAlike, change, isTold, shownValue, verdict } from "../../dask_hpc/view/kit/what_if.js";
+import { changed, inKilowattHours, shownDifference, shownValue, standing } from "../../dask_hpc/view/kit/what_if.js";
 
-const row = (unfinished, wait) => ({ metrics: { unfinished: [unfinished, 0], mean_wait: [wait, 1] } });
+const ROWS = [{ policy: "fcfs" }, { policy: "elastic" }];
 
 test("values are said with their unit", () => {
   assert.equal(shownValue(null, "s"), "-");
@@ -13,24 +13,26 @@ test("values are said with their unit", () => {
   assert.equal(shownValue(1, "jobs"), "1 job");
   assert.equal(shownValue(2, "jobs"), "2 jobs");
   assert.equal(shownValue(2.3456, ""), "2.35");
+  assert.equal(inKilowattHours(7.2e6), "2 kWh");
 });
 
-test("a policy is better or worse only if the intervals are apart", () => {
-  assert.equal(verdict([10, 1], [20, 2], true), "better");
-  assert.equal(verdict([10, 1], [20, 2], false), "worse");
-  assert.equal(verdict([10, 6], [20, 5], true), "");
-  assert.equal(verdict([null, null], [20, 5], true), "");
+test("a difference is said with its sign and its interval", () => {
+  assert.equal(shownDifference(-12, 3, "s"), "\u221212 s \u00b1 3 s");
+  assert.equal(shownDifference(3.6e6, null, "J"), "+3.6 MJ");
+  assert.equal(shownDifference(0, 0, "s"), "\u00b10 s");
+  assert.equal(shownDifference(null, null, "s"), "");
 });
 
-test("a change is said in percent, or in times if it is large", () => {
-  assert.equal(change([88], [100]), "\u221212 %");
-  assert.equal(change([100], [100]), "\u00b10 %");
-  assert.equal(change([3000], [100]), "\u00d7 30");
-  assert.equal(change([5], [0]), "");
+test("the column in force now is marked, and the one that was", () => {
+  const at = (row, isChanged) => [0, 1].map((number) => standing(number, { row, is_changed: isChanged }));
+  assert.deepEqual(at(0, false), ["in force", ""]);
+  assert.deepEqual(at(1, true), ["was in force then", "in force now"]);
+  assert.deepEqual(at(null, true), ["was in force then", ""]);
 });
 
-test("policies that leave different jobs out are not compared", () => {
-  assert.ok(areAlike(row(0, 3), row(0, 9)));
-  assert.ok(!areAlike(row(0, 3), row(1, 0)));
-  assert.ok(!isTold([row(0, 3)], "unfinished") && isTold([row(0, 3), row(1, 0)], "unfinished"));
+test("a prediction for a policy that is not in force any more says so", () => {
+  assert.equal(changed([], { row: null, is_changed: true, name: "x" }), "");
+  assert.equal(changed(ROWS, { row: 0, is_changed: false, name: "fcfs" }), "");
+  assert.match(changed(ROWS, { row: 1, is_changed: true, name: "elastic" }), /while fcfs was in force: elastic is in force now/);
+  assert.match(changed(ROWS, { row: null, is_changed: true, name: "sjf" }), /another policy is in force now \(sjf\)/);
 });

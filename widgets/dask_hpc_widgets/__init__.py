@@ -3,6 +3,7 @@
 from dask_hpc import __version__
 from dask_hpc_widgets.allotment_map import AllotmentMap
 from dask_hpc_widgets.checkpoint_view import CheckpointView
+from dask_hpc_widgets.compare import Compare
 from dask_hpc_widgets.control_room import ControlRoom, control_room_of
 from dask_hpc_widgets.corridor_chart import CorridorChart
 from dask_hpc_widgets.corridor_explorer import CorridorExplorer
@@ -17,6 +18,7 @@ from dask_hpc_widgets.what_if import WhatIf
 __all__ = [
     "AllotmentMap",
     "CheckpointView",
+    "Compare",
     "ControlRoom",
     "CorridorChart",
     "CorridorExplorer",
