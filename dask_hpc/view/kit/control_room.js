@@ -89,7 +89,8 @@ function render({ model, el }) {
   };
   claim(el, "dask-hpc-room");
   el.style.height = model.get("height");
-  const pictures = h("div", { class: "dh-pictures" }, drawn("allotment_map"), drawn("corridor_chart"));
+  const pictures = h("div", { class: "dh-pictures" },
+    drawn("time_toolbar"), drawn("allotment_map", model, "dh-fills"), drawn("corridor_chart", model, "dh-fills"), drawn("queue"));
   const pages = model.get("tabs").map(([title, name, trait]) => {
     if (!trait) return [title, drawn(name)];
     // some have a model of their own
