@@ -140,7 +140,7 @@ function render({ model, el }) {
     undo.title = head?.undo ? `Back to what was before the last change; ${countOf(head.undo, "step")} back at most` : "Nothing to undo";
   });
   const heard = (message) => {
-    if (message.report) saveAs("dask-hpc.html", new Blob([message.report], { type: "text/html" }));
+    if (message.report) saveAs("dask-hpc.html", message.report, "text/html");
   };
   model.on("msg:custom", heard);
   const quiet = model.get("readonly") ? () => {} : tellWhatCame(model, said);

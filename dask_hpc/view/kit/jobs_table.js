@@ -3,8 +3,8 @@
 import { Numbering, colourOf } from "./shared/colours.js";
 import { follow, forget, isEnd, stateOf } from "./shared/course.js";
 import { onTheWall } from "./shared/moment.js";
-import { claim, h, tellWhatCame } from "./shared/page.js";
-import { Table, csvOf, download, whileSeen } from "./shared/table.js";
+import { claim, h, saveAs, tellWhatCame } from "./shared/page.js";
+import { Table, csvOf, whileSeen } from "./shared/table.js";
 import { countOf, showClock, showDuration, showLarge } from "./shared/units.js";
 
 const ORDER = { running: 0, waiting: 1 };
@@ -210,7 +210,7 @@ function render({ model, el }) {
       ask: () => model.send({ do: what, job: job.id, ...more }),
     })),
   });
-  const save = h("button", { title: "these jobs as comma-separated values", onclick: () => download("jobs.csv", jobsCsv(table.wanted), "text/csv") }, "CSV");
+  const save = h("button", { title: "these jobs as comma-separated values", onclick: () => saveAs("jobs.csv", jobsCsv(table.wanted), "text/csv") }, "CSV");
   const tools = h("div", { class: "dh-row dh-tools", hidden: true }, table.search, save, said);
   claim(el, "dh-jobs");
   el.append(h("h3", {}, "Jobs", counts), tools, table.element);

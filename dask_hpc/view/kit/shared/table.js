@@ -35,7 +35,7 @@ export function settled(rows, before, idOf) {
 }
 
 /** What is asked of the order when a column's head is pressed: its first way, the other way, and as it was. */
-export function pressed(order, name, isNumber) {
+export function reordered(order, name, isNumber) {
   if (order?.name !== name) return { name, isDown: isNumber };
   return order.isDown === isNumber ? { name, isDown: !isNumber } : null;
 }
@@ -65,15 +65,6 @@ export function csvOf(heads, rows) {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return [heads, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`).join("");
-}
-
-/** Give people a file. */
-export function download(name, text, type) {
-  const link = h("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 /** Put an element for each item into a parent, in this order; those that are there are kept and brought up to
@@ -234,7 +225,7 @@ export class Table {
   }
 
   press(name, isNumber) {
-    this.order = pressed(this.order, name, isNumber);
+    this.order = reordered(this.order, name, isNumber);
     this.draw(true);
     this.element.scrollTop = 0;
   }

@@ -2,8 +2,8 @@
 
 import { axisOf, swatch } from "./axis.js";
 import { theme } from "./canvas.js";
-import { fill, h } from "./page.js";
-import { download, saved } from "./svg_context.js";
+import { fill, h, saveAs } from "./page.js";
+import { saved } from "./svg_context.js";
 
 const HINTS = [
   ["drag", "see what is between two times (and nodes)"],
@@ -52,10 +52,10 @@ export function toolbar(model) {
     const width = Math.max(...pictures.map((one) => one.canvas.width));
     const svg = () => saved(drawn, width, theme(pictures[0].canvas.element), title);
     const found = [
-      ["Picture, SVG", () => download("dask-hpc.svg", svg(), "image/svg+xml")],
-      ["Picture, PNG", () => png(svg(), (blob) => download("dask-hpc.png", blob))],
+      ["Picture, SVG", () => saveAs("dask-hpc.svg", svg(), "image/svg+xml")],
+      ["Picture, PNG", () => png(svg(), (blob) => saveAs("dask-hpc.png", blob))],
     ];
-    for (const one of pictures) for (const [name, text] of one.given.tables?.() ?? []) found.push([`${name}, CSV`, () => download(`${name.toLowerCase()}.csv`, text(), "text/csv")]);
+    for (const one of pictures) for (const [name, text] of one.given.tables?.() ?? []) found.push([`${name}, CSV`, () => saveAs(`${name.toLowerCase()}.csv`, text(), "text/csv")]);
     fill(menu, found.map(([name, make]) => h("button", { type: "button", onclick: () => { make(); save.open = false; } }, name)));
   }
 
