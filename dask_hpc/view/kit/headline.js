@@ -1,7 +1,7 @@
 // The line above all views: how the cluster is, and what one can do about it at any time.
 
 import { follow, forget, isEnd, stateOf } from "./shared/course.js";
-import { claim, deeds, fill, h, saveAs, tellWhatCame } from "./shared/page.js";
+import { claim, deeds, fill, h, saveAs } from "./shared/page.js";
 import { countOf, showBounds, showClock, showDuration, showLarge } from "./shared/units.js";
 
 const EVERY = 250; // ms between two times that it is drawn
@@ -108,7 +108,6 @@ export function clockOf(head) {
 function render({ model, el }) {
   const headline = new Headline();
   const cards = h("div", { class: "dh-figures" });
-  const said = h("div", { class: "dh-note dh-said", role: "status", "aria-live": "polite" });
   const pause = h("button", { onclick: () => model.send({ do: pause.dataset.does }), "data-does": "pause" }, "Pause");
   const undo = h("button", { onclick: () => model.send({ do: "undo" }), disabled: true }, "Undo");
   const hands = deeds({}, pause, undo);
@@ -116,7 +115,7 @@ function render({ model, el }) {
   claim(el, "dh-headline");
   el.setAttribute("role", "region");
   el.setAttribute("aria-label", "The cluster in a line");
-  el.append(cards, h("div", { class: "dh-hands" }, hands, report), said);
+  el.append(cards, h("div", { class: "dh-hands" }, hands, report));
   let seen = 0;
 
   const end = follow(model, (news, isWhole) => {
@@ -143,10 +142,8 @@ function render({ model, el }) {
     if (message.report) saveAs("dask-hpc.html", message.report, "text/html");
   };
   model.on("msg:custom", heard);
-  const quiet = model.get("readonly") ? () => {} : tellWhatCame(model, said);
   return () => {
     end();
-    quiet();
     model.off("msg:custom", heard);
   };
 }
