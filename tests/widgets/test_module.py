@@ -22,7 +22,7 @@ def test_every_widget_has_its_view():
     used = {
         name for path in PYTHON.glob("*.py") for name in re.findall(r'module\("(\w+)"\)', path.read_text())
     }
-    on_pages = {"control_page", "curves", "lanes", "pipelines"}
+    on_pages = {"control_page", "curves", "lanes", "pipelines", "queue", "time_toolbar"}
     assert used and used | on_pages == set(VIEWS)
 
 
