@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from getpass import getuser
 from math import inf
 from typing import Any
 
@@ -27,7 +28,7 @@ _SIZES = ("nodes", "min_nodes", "max_nodes")
 LAYOUTS = ("block", "cyclic")
 _FIELDS = frozenset(
     ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout", "value",
-     "deadline", "soft_deadline", "commits")
+     "deadline", "soft_deadline", "commits", "login")
 )  # fmt: skip
 #: a walltime that follows from past runs of that name
 AUTO = "auto"
@@ -50,7 +51,7 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
         if key in found and (key, found[key]) != ("walltime", AUTO):
             with within(f"{where}: {key}"):
                 found[key] = read(found[key])
-    for key in ("kind", "constraint", "user"):
+    for key in ("kind", "constraint", "user", "login"):
         check_word(f"{where}: {key}", found.get(key, ""))
     priority = found.get("priority", 0)
     fine = isinstance(priority, int | float) and not isinstance(priority, bool) and -1e15 < priority < 1e15
@@ -70,6 +71,16 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     insist(found["kind"] in KINDS, f"{where}: kind", found["kind"], ", ".join(KINDS))
     _model(found | {"id": name})
     return {"name": name, **found}
+
+
+def login() -> str:
+    """Who runs this process, for people to see; empty if nobody knows."""
+    try:
+        found = getuser()
+        check_word("login", found)
+    except Exception:  # no such user in this container, or a name that no screen can show
+        return ""
+    return found
 
 
 def read_request(request: object, submitted: float) -> tuple[str, Job]:
@@ -97,7 +108,7 @@ def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
 
 def _model(fields: dict[str, Any]) -> Job:
     submitted = fields.get("submitted", 0.0)
-    known = {key: value for key, value in fields.items() if key != "layout"}
+    known = {key: value for key, value in fields.items() if key not in ("layout", "login")}
     if known.get("walltime") == AUTO:
         del known["walltime"]
     return Job(**known | {key: submitted + known[key] for key in _DEADLINES if key in known})

@@ -1,6 +1,8 @@
 """Tasks: their state, where they may run, and moving them on."""
 
 import pickle
+import re
+from ast import literal_eval
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
@@ -208,6 +210,31 @@ def measured(scheduler: Any, name: str) -> tuple[int, float, float]:
         metrics.get(("execute", name, "thread-cpu", "seconds"), 0.0),
         metrics.get(("execute", name, "thread-noncpu", "seconds"), 0.0),
     )
+
+
+_MOST_READ = 10_000  # characters of what Dask tells of an error
+_LINE = 200  # characters of an error that are shown
+_RAISED = re.compile(r"([\w.]+)\((.*)\)", re.DOTALL)
+
+
+def error_of(task: Any) -> str:
+    """What a task that failed raised, or the task that it needed: the type and the first line. As Dask tells
+    it: nothing is unpickled. Empty if nobody knows."""
+    blamed = None if task is None else task.exception_blame or task
+    return error_line(getattr(blamed, "exception_text", None) or "")
+
+
+def error_line(text: str) -> str:
+    """The first line of an error, which Dask tells as ``repr`` does."""
+    found = _RAISED.fullmatch(text[:_MOST_READ].strip())
+    if found:
+        kind, said = found.groups()
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):  # else as it is
+            words = literal_eval(f"({said})")
+            said = ", ".join(map(str, words)) if isinstance(words, tuple) else str(words)
+        text = f"{kind}: {said.strip()}" if said.strip() else kind
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
 
 
 _LOOKED_AT = 1000  # objects of a task that are looked through for a path

@@ -14,6 +14,12 @@ Kind = Literal["rigid", "moldable", "malleable", "evolving"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
+def is_over(state: str) -> bool:
+    """Whether a job of which that is told has ended, however: done, failed, cancelled, or in simulations also
+    killed and so on."""
+    return state not in ("running", "waiting", "unknown")
+
+
 #: asked one by one only when something is wrong: a replay makes a million jobs
 _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("id", lambda v: type(v) is str and v != "", "a name"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf, isclose, isfinite
 from typing import Any, Literal, NamedTuple, get_args
 
 from dask_hpc.model.errors import InputError, insist, shown, within
@@ -189,6 +189,14 @@ class Corridor:
             del steps[0]["at"]
             return steps[0]
         return steps
+
+    def without(self, at: float) -> "Corridor":
+        """The same without the change at that time: what held before goes on."""
+        rest = (self.steps[0], *(one for one in self.steps[1:] if not isclose(one[0], at, abs_tol=1e-3)))
+        if len(rest) == len(self.steps):
+            known = ", ".join(write_quantity(time, "s") for time, _, _ in self.steps[1:])
+            raise InputError("corridor: at", f"no change at {at:g} s", known or "none: nothing is to change")
+        return Corridor(rest)
 
     def coming(self, after: float, until: float) -> tuple[tuple[float, float, float], ...]:
         """The steps that begin after one time, and at another or before."""

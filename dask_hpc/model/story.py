@@ -47,6 +47,7 @@ class Word(StrEnum):
     WITHDRAW = "withdraw", "↩", "leaves"
     CANCEL = "cancel", "✕", "leaves"
     END = "end", "■", "leaves"
+    FAIL = "fail", "✗", "leaves"
     REJECT = "reject", "✕"
     DROP = "drop", "✕", "leaves"
     DEADLINE = "deadline", "◷"

@@ -8,6 +8,7 @@ exactly what it would read.
 import math
 import re
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -86,6 +87,54 @@ def parse_quantity(value: object, unit: str, where: str = "") -> float:
 def parse_duration(value: object) -> float:
     """Seconds from ``30``, ``"30s"``, ``"10 min"``, ``"1-02:00:00"`` or ``"inf"``."""
     return parse_quantity(value, "s")
+
+
+def read_moment(text: object, now: float, epoch: float | None) -> float:
+    """A time on the clock of a cluster, as people say it: "now", "in 10 min" or "+10 min", "11:45" (the next
+    time that it is so late here; where ``epoch`` is None nobody knows), or "600", so many seconds on that
+    clock itself. ``epoch`` are the wall-clock seconds at its time 0."""
+    found = text.strip().lower() if isinstance(text, str) else text
+    if found == "now":
+        return now
+    if isinstance(found, str):
+        if (later := found.removeprefix("in ").removeprefix("+")) != found:
+            seconds = _of_moment(later, text)
+            if seconds < 0:
+                raise InputError("", f"found {shown(text)}", _MOMENT)
+            return now + seconds
+        if day := _OF_DAY.fullmatch(found):
+            return _next(day, text, now, epoch)
+    return _of_moment(found, text)
+
+
+_OF_DAY = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
+_MOMENT = '"in 10 min", "+30 s", "11:45" or seconds on the clock of the cluster'
+
+
+def _of_moment(words: object, text: object) -> float:
+    try:
+        seconds = parse_quantity(words, "s")
+    except InputError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise InputError("", f"found {shown(text)}", _MOMENT)
+    return seconds
+
+
+def _next(day: re.Match[str], text: object, now: float, epoch: float | None) -> float:
+    if epoch is None:
+        raise InputError(
+            "", f"found {shown(text)}, and this clock is not the wall's", '"in 10 min" or "+30 s"'
+        )
+    here = datetime.fromtimestamp(epoch + now)
+    hour, minute, second = (int(part or 0) for part in day.groups())
+    try:
+        then = here.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    except ValueError:
+        raise InputError("", f"found {shown(text)}", "00:00 to 23:59") from None
+    if then < here:
+        then += timedelta(days=1)
+    return then.timestamp() - epoch
 
 
 def write_quantity(value: float, unit: str) -> str:

@@ -129,8 +129,15 @@ class JobFigures:
     ended: float | None = None
     #: it holds now
     nodes: int = 0
+    #: what it used until it last had other nodes, and when that was
+    used: float = 0.0
+    at: float = 0.0
     #: its last change of size, perhaps under way
     adaptation: ResizePhases | None = None
+
+    def node_seconds(self, now: float) -> float:
+        """What it has used so far."""
+        return self.used + self.nodes * max(0.0, now - self.at)
 
     @property
     def waited(self) -> float | None:
@@ -194,7 +201,7 @@ class RunFigures:
         """A job holds so many nodes from now on. With the first it starts."""
         self.look(now)
         self.held += nodes - job.nodes
-        job.nodes = nodes
+        job.used, job.at, job.nodes = job.node_seconds(now), now, nodes
         if nodes and job.started is None:
             job.started = now
 

@@ -23,7 +23,7 @@ from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.corridor_source import CorridorSource
 from dask_hpc.power.scheduler.forecasts import LiveForecasts
-from dask_hpc.power.scheduler.job_power import JobPowers, default_path
+from dask_hpc.power.scheduler.job_power import JobEnergies, JobPowers, default_path
 from dask_hpc.power.scheduler.levers import PowerLevers
 from dask_hpc.power.scheduler.meters import NodeReading, WorkerMeter, meter_of
 from dask_hpc.power.scheduler.sight import Sight, in_doubt, outside_nodes, total
@@ -79,10 +79,12 @@ class PowerService(Service):
         self.trace = LiveTrace()
         #: what is seen through the meter; None while nobody watches
         self.sight: Sight | None = None
+        self.energies = JobEnergies()
         #: what is followed for the corridor, if the policy says to
         self.source: CorridorSource | None = None
         #: what the policy last said of the corridor
         self.verdict: Verdict | None = None
+        self._said_at = 0.0
         self._policy: Policy | None = None
         self._meters = worker_meters(context)
         self._forecasting: LiveForecasts | None = None
@@ -111,6 +113,7 @@ class PowerService(Service):
             levels = self.sight.levels
             self.sight = self.source = None
             self.context.indices.power = None
+            self.energies.stop()
             self._meters.set(None)
             self.jobs.note_ended(levels, {})
 
@@ -180,6 +183,9 @@ class PowerService(Service):
             self._forecasting.close()
             self._forecasting = None
 
+    def job_ends(self, job: LiveJob) -> None:
+        self.energies.ends(job.id, self.context.indices.now)
+
     # once a second
 
     def _tick(self) -> None:
@@ -203,6 +209,7 @@ class PowerService(Service):
         context.look_at_the_clock()
         now = context.indices.now
         self.sight.look(now)
+        self.energies.look(now, self.watts(), context.indices.running)
         self.jobs.note_ended(self.sight.levels, context.indices.running)
         view = self._renew()
         if self._forecasting is not None:
@@ -291,7 +298,7 @@ class PowerService(Service):
             why = explain_levers(snapshot, self.context.policy.rules, plan)
         self.levers.pull(plan, why)
         if plan.verdict is not None:
-            self.verdict = plan.verdict
+            self.verdict, self._said_at = plan.verdict, plan.time
             told = Happening(plan.id, plan.time, "corridor", reason=str(plan.verdict), why=why)
             self.context.story.tell(told)
 
@@ -383,16 +390,23 @@ class PowerService(Service):
         }
         return {"power": found}
 
+    def of_job(self, job: LiveJob) -> Mapping[str, Any]:
+        """The joules that it has used while power was watched."""
+        return {"energy": self.energies.of(job.id)}
+
     def feed(self, read: Any) -> Any:
         """Samples from that number on: time, watts, lower and upper bound (None if there is none), least and
-        most that is forecast (None if nothing is), uncertainty, and why it is not to be trusted if so."""
+        most that is forecast (None if nothing is), uncertainty, and why it is not to be trusted if so. The
+        verdict on the corridor, in brief."""
         read_number("power", read)
         first = max(read, self.trace.count - len(self.trace.samples))
         samples = [
             (*one[:3], None if one.upper == inf else one.upper, *(one.forecast or (None, None)), *one[6:])
             for one in list(self.trace.since(read))[:_MOST]
         ]
-        return {"first": first, "samples": samples}
+        verdict = self.verdict
+        said = verdict and {"time": self._said_at, "is_kept": verdict.is_kept, "reason": verdict.reason}
+        return {"first": first, "samples": samples, "verdict": said}
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
         power = status["power"]

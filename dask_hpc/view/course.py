@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
-from dask_hpc.model.job import runs
+from dask_hpc.model.job import is_over, runs
 from dask_hpc.model.story import Word
-from dask_hpc.model.units import finite
+from dask_hpc.model.units import finite, show_duration
 from dask_hpc.policy import Policy
 
 #: how the words of the story are drawn
@@ -85,10 +85,14 @@ def past(
     jobs: Iterable[Mapping[str, Any]] = (),
     story: Iterable[tuple[float, str, str, int, str]] = (),
     samples: Iterable[Sequence[Any]] = (),
+    count: int | None = None,
+    presence: Iterable[tuple[float, str, Sequence[str]]] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """A run that is over, as ``Course.whole`` gives one that goes on. ``order`` are all jobs, each of which
-    has its colour by its place; rows of the story are time, decision, job, number of nodes, reason."""
+    has its colour by its place; rows of the story are time, decision, job, number of nodes, reason. ``count``
+    is how many nodes there were, if not all have names; ``presence`` says when they "joined" and "left", if
+    they were not there all the time."""
     held = list(held)
     numbers = {name: number for number, name in enumerate(nodes)}
     changes: list[tuple[float, int, str | None, Any, str]] = []
@@ -101,11 +105,16 @@ def past(
     begin = min([one.start for one in held] + [sample[0] for sample in samples[:1]], default=0.0)
     head = {"begin": begin, "time": end, "policy": policy, "state": "simulated", "count": 0}
     head |= dict.fromkeys(("version", "undo", "errors", "lost"), 0)
+    head |= {"epoch": None, "nodes": len(nodes) if count is None else count}
+    there = [(begin, "joined", nodes)] if presence is None else presence
     ids = [str(job) for job in order] or list(dict.fromkeys(one.job for one in held))
     return finite(
         {
             "head": head,
             "nodes": {"names": list(nodes), "gone": []},
+            "presence": [[time, what, runs(numbers[one] for one in names)] for time, what, names in there],
+            "marked": [],
+            "alerts": [],
             "changes": [
                 [time, job, where, note]
                 for time, _, job, where, note in sorted(changes, key=lambda one: one[:2])
@@ -127,21 +136,28 @@ def corridor_of(in_force: Mapping[str, Any]) -> list[list[float | None]]:
     return [[time, lower, None if upper == inf else upper] for time, lower, upper in steps]
 
 
-_CHANGES, _SAMPLES, _ROWS, _DONE, _MARKS = 20_000, 7_200, 2_000, 500, 500
+_CHANGES, _SAMPLES, _ROWS, _DONE, _MARKS, _PRESENCE, _ALERTS = 20_000, 7_200, 2_000, 500, 500, 5_000, 100
+
+_TOGETHER = 1.0  # seconds within which nodes come or go together
 
 #: of a job, for those who look often: what a table or a tip says of it
 _SAID = (
     "id", "name", "state", "kind", "min_nodes", "max_nodes", "asks", "submitted", "started", "ended",
     "progress", "expected_end", "mtct", "unfinished_tasks", "finished_tasks", "compute", "transfer",
     "walltime", "reason", "waiting_because", "requested", "cancelled", "failed", "waited", "response",
-    "bounded_slowdown", "adaptation",
+    "bounded_slowdown", "adaptation", "error", "user", "node_seconds", "energy",
 )  # fmt: skip
+#: what grows all the time is told anew when it is by so much more
+_GROWS, _MORE = ("node_seconds", "energy"), 1.01
 
-_HEAD = ("time", "policy", "version", "undo", "state", "errors", "lost", "resizes")
-_PARTS = ("in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes")
+_HEAD = ("time", "epoch", "policy", "version", "undo", "state", "errors", "lost", "resizes")
+_PARTS = ("in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes", "marked")
 
 #: and in brief, what does not change all the time
-_BRIEF = ("id", "name", "state", "cancelled", "failed", "asks", "submitted", "waiting_because")
+_BRIEF = ("id", "name", "state", "cancelled", "failed", "error", "asks", "submitted", "waiting_because")
+
+#: seconds before the end of a job's walltime that somebody should know, and the share of it if that is less
+_NEAR, _NEAR_SHARE = 600.0, 0.1
 
 
 class Course:
@@ -165,6 +181,15 @@ class Course:
         self.marks: deque[list[Any]] = deque(maxlen=_MARKS)
         #: rows of the story: number, time, decision, job, number of nodes, reason
         self.story: deque[list[Any]] = deque(maxlen=_ROWS)
+        #: number, time, kind, words, job or None: what somebody should know without looking for it
+        self.alerts: deque[list[Any]] = deque(maxlen=_ALERTS)
+        self._alerts_ever = 0
+        #: the jobs of which it was said that their walltime nears, and whether the corridor cannot be kept
+        self._warned: set[str] = set()
+        self._is_not_kept = False
+        #: time, "joined" or "left", runs of nodes; and since when those were there that joined before
+        self._presence: deque[list[Any]] = deque()
+        self._there_before: dict[str, float] = {}
         #: time, job or None, runs of nodes, reason
         self._changes: deque[list[Any]] = deque()
         #: what held before the first of the changes that are remembered: since when, who, why
@@ -186,13 +211,20 @@ class Course:
 
     def wants(self, jobs: bool, parts: Iterable[str]) -> dict[str, Any]:
         """What to ask the feed for."""
-        return {**self._read, "jobs": self._jobs_seen if jobs else None, "parts": list(parts)}
+        parts = list(parts)
+        if parts or jobs:
+            parts.append("marked")
+        if self.head and self.head["nodes"] != len(self.there):  # it has forgotten who came
+            parts.append("nodes")
+        return {**self._read, "jobs": self._jobs_seen if jobs else None, "parts": parts}
 
     def add(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Take in an answer. What is new in it; only ``head`` is there always."""
         new: dict[str, Any] = {}
         known = len(self.numbers), len(self.there)
         self._read_story(answer["story"], new)
+        if answer.get("nodes") is not None and answer["story"].get("is_whole", True):
+            self._set_right(answer["nodes"], answer["time"], new)
         self._read_power(answer["power"], new)
         if (len(self.numbers), len(self.there)) != known or "nodes" in new:
             new["nodes"] = self._nodes()
@@ -203,12 +235,16 @@ class Course:
                 new["jobs"] = jobs
             if turned:
                 new["turned"] = turned
+            self._look_at_walltimes(answer["jobs"], answer["time"], new)
+        if "marked" in answer:
+            answer = {**answer, "marked": self._marked(answer["marked"])}
         for part in _PARTS:
             if part in answer and self.parts.get(part) != (found := finite(answer[part])):
                 self.parts[part] = new[part] = found
         if "in_force" in new:
             self.parts["corridor"] = new["corridor"] = corridor_of(new["in_force"])
-        self.head = {key: answer[key] for key in _HEAD} | {
+        self.head = {key: answer.get(key) for key in _HEAD} | {
+            "nodes": answer.get("size", len(self.there)),
             "allotted": len(self._holders),
             "count": self.head.get("count", 0) + 1,
         }
@@ -222,6 +258,12 @@ class Course:
         return {
             "head": self.head,
             "nodes": self._nodes(),
+            "presence": [
+                *([time, "joined", numbers] for time, numbers in self._came_before()),
+                *self._presence,
+            ],
+            "marked": [],
+            "alerts": list(self.alerts),
             "changes": [
                 *([time, job, runs(numbers), why] for (time, job, why), numbers in sorted(before.items())),
                 *self._changes,
@@ -240,6 +282,73 @@ class Course:
         gone = [number for name, number in self.numbers.items() if name not in self.there]
         return {"names": list(self.numbers), "gone": runs(gone)}
 
+    def _came_before(self) -> Iterator[tuple[float, list[list[int]]]]:
+        by_time: dict[float, list[int]] = {}
+        for node, time in self._there_before.items():
+            by_time.setdefault(time, []).append(self.numbers[node])
+        return ((time, runs(numbers)) for time, numbers in sorted(by_time.items()))
+
+    def _goes_or_comes(self, time: float, what: str, names: Iterable[str], new: dict[str, Any]) -> None:
+        names = [name for name in names if (name in self.there) == (what == "left")]
+        if not names:
+            return
+        new["nodes"] = None
+        for name in names:
+            self.numbers.setdefault(name, len(self.numbers))
+            if what == "joined":
+                self.there[name] = None
+            else:
+                del self.there[name]
+        row: list[Any] = [time, what, runs(self.numbers[name] for name in names)]
+        rows: list[list[Any]] = new.setdefault("presence", [])
+        if rows and rows[-1][1] == what and time - rows[-1][0] < _TOGETHER:  # the story names them one by one
+            rows[-1][2] = _joined(rows[-1][2], row[2])
+            return
+        self._presence.append(row)
+        rows.append(row)
+        while len(self._presence) > _PRESENCE:
+            self._forget_presence(list(self.numbers), *self._presence.popleft())
+
+    def _forget_presence(self, names: list[str], time: float, what: str, numbers: list[list[int]]) -> None:
+        for number in _numbers(numbers):
+            if what == "joined":
+                self._there_before[names[number]] = time
+            else:
+                self._there_before.pop(names[number], None)
+
+    def _set_right(self, names: Iterable[str], time: float, new: dict[str, Any]) -> None:
+        """Who is there now, where the story no longer says since when."""
+        there = dict.fromkeys(names)
+        self._goes_or_comes(time, "left", [name for name in self.there if name not in there], new)
+        self._goes_or_comes(time, "joined", [name for name in there if name not in self.there], new)
+
+    def _marked(self, rows: Iterable[Sequence[Any]] | None) -> list[list[Any]]:
+        """Rows of node names, state and reason, with the nodes as runs of numbers."""
+        found = []
+        for names, state, why in rows or ():
+            numbers = [self.numbers[name] for name in names if name in self.there]
+            if numbers:
+                found.append([runs(numbers), state, why])
+        return found
+
+    def _alert(self, new: dict[str, Any], time: float, kind: str, words: str, job: str | None = None) -> None:
+        row = [self._alerts_ever, time, kind, words, job]
+        self._alerts_ever += 1
+        self.alerts.append(row)
+        new.setdefault("alerts", []).append(row)
+
+    def _look_at_walltimes(self, jobs: Iterable[Mapping[str, Any]], now: float, new: dict[str, Any]) -> None:
+        for job in jobs:
+            walltime, started = job.get("walltime"), job.get("started")
+            if walltime is None or started is None or job["state"] != "running" or job["id"] in self._warned:
+                continue
+            left = (job.get("expected_end") or started + walltime) - now
+            if left <= min(_NEAR, _NEAR_SHARE * walltime):
+                self._warned.add(job["id"])
+                words = f"{show_duration(left)} are left" if left > 0 else "nothing is left"
+                words = f"job {job['name']}: {words} of its walltime of {show_duration(walltime)}"
+                self._alert(new, now, "walltime", words, job["id"])
+
     def _read_story(self, found: Mapping[str, Any], new: dict[str, Any]) -> None:
         changes, told, marks = [], [], []
         for number, row in enumerate(found["rows"], start=found["first"]):
@@ -252,17 +361,14 @@ class Course:
             if job and job not in self.order:
                 self._give_number(job, new)
             if decision == "node-joined":
-                for name in nodes:
-                    self.numbers.setdefault(name, len(self.numbers))
-                    if name not in self.there:
-                        self.there[name] = None
-                        new["nodes"] = None
+                self._goes_or_comes(time, "joined", nodes, new)
+            elif decision == "fail":
+                self._alert(new, time, "job-failed", f"job {job} failed: {reason}", job)
+            elif decision == "lost":
+                self._alert(new, time, "lost", reason)
             changes += self._hand_over(time, decision, job, nodes, reason)
             if decision == "node-left":
-                for name in nodes:
-                    if name in self.there:
-                        del self.there[name]
-                        new["nodes"] = None
+                self._goes_or_comes(time, "left", nodes, new)
         self._read["story"] = found["first"] + len(found["rows"])
         if told:
             self.story.extend(told)
@@ -312,6 +418,13 @@ class Course:
         if samples:
             self.samples.extend(samples)
             new["samples"] = samples
+        if "verdict" in found:
+            verdict = found["verdict"] or {}
+            is_not_kept = verdict.get("is_kept") is False
+            if is_not_kept and not self._is_not_kept:
+                words = f"the corridor cannot be kept: {verdict['reason']}"
+                self._alert(new, verdict["time"], "corridor", words)
+            self._is_not_kept = is_not_kept
 
     def _read_jobs(self, rows: Iterable[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
         """Those of which anything has changed, and in brief those that have turned into something else."""
@@ -319,15 +432,37 @@ class Course:
         for row in rows:
             said: dict[str, Any] = {key: row.get(key) for key in _SAID} | {"nodes": len(row["nodes"])}
             before = self.jobs.get(said["id"])
+            if before is not None:
+                said |= {key: before[key] for key in _GROWS if not _is_more(before, said, key)}
             if before != said:
                 if before is None or _brief(before) != _brief(said):
                     turned.append(_brief(said))
                 self.jobs[said["id"]] = said
                 changed.append(said)
-        done = [one for one, row in self.jobs.items() if row["state"] not in ("running", "waiting")]
+        done = [one for one, row in self.jobs.items() if is_over(row["state"])]
         for one in done[: max(0, len(done) - _DONE)]:
             del self.jobs[one]
+            self._warned.discard(one)
         return changed, turned
+
+
+def _numbers(of_runs: Iterable[Sequence[int]]) -> Iterator[int]:
+    return (number for first, last in of_runs for number in range(first, last + 1))
+
+
+def _joined(before: list[list[int]], more: list[list[int]]) -> list[list[int]]:
+    """Runs of the numbers in both; mostly one comes after the other."""
+    if len(more) == 1 and before[-1][1] + 1 == more[0][0]:
+        before[-1][1] = more[0][1]
+        return before
+    return runs([*_numbers(before), *_numbers(more)])
+
+
+def _is_more(before: Mapping[str, Any], now: Mapping[str, Any], key: str) -> bool:
+    """Whether it has grown enough to be news, or is the last word."""
+    if before[key] is None or now[key] is None or before["state"] != now["state"]:
+        return True
+    return bool(now[key] > _MORE * before[key])
 
 
 def _brief(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ class MadeUp:
         self.story, self.power_trace, self.random = Story(), LiveTrace(), Random(seed)
         power = SimpleNamespace(feed_key="power", parts={}, feed=self.feed_power)
         self.context = SimpleNamespace(
-            clock=self.clock, policy=Policy.load("power-corridor"), jobs={}, errors=0, story=self.story,
-            services=[power], get=self.part, indices=SimpleNamespace(nodes=range(NODES)),
+            clock=self.clock, epoch=1.7e9, policy=Policy.load("power-corridor"), jobs={}, errors=0,
+            story=self.story, services=[power], get=self.part, indices=SimpleNamespace(nodes=range(NODES)),
         )  # fmt: skip
         self.figures, self.figures_of = Figures(self.context), {}
         self.history, self.state, self.status = _History(), "on", Status(self)
@@ -112,7 +112,8 @@ class MadeUp:
             "walltime": 600.0, "nodes": [], "gives_up": [], "requested": None, "submitted": self.time,
             "started": None, "ended": None, "unfinished_tasks": 500, "finished_tasks": 0, "bytes": 10**6,
             "compute": 0.0, "transfer": 0.0, "disk": 0.0, "mtct": 30.0, "progress": 0.0, "expected_end": None,
-            "context": "open", "cancelled": False, "reason": "",
+            "context": "open", "cancelled": False, "failed": 0, "error": "", "user": f"user{self.count % 7}",
+            "node_seconds": 0.0, "energy": 0.0, "reason": "",
             "waiting_because": f"needs {asks} nodes, 3 idle",
         }  # fmt: skip
         self.jobs[job["id"]] = job
@@ -123,8 +124,14 @@ class MadeUp:
     def tell(self, decision, job, nodes, reason):
         self.story.tell(Happening(self.count, self.time, decision, job, tuple(nodes), reason))
 
+    def marked(self):
+        """Some are on hold, and every ten seconds others are."""
+        first = int(self.time / 10) * 7 % (NODES - 40)
+        return [[self.names[first : first + 20], "hold", "asked for"],
+                [self.names[first + 20 : first + 40], "leaving", "it is leaving"]]  # fmt: skip
+
     def feed_power(self, read):
-        return PowerService.feed(SimpleNamespace(trace=self.power_trace), read)
+        return PowerService.feed(SimpleNamespace(trace=self.power_trace, verdict=None), read)
 
     def feed(self, story=0, power=0, jobs=None, parts=()):
         """As the plugin's."""
@@ -134,11 +141,15 @@ class MadeUp:
                 if job["state"] == "running":
                     took = self.time - job["started"]
                     done = 1 - 1 / (1 + took / 60)
-                    job |= {"compute": 4 * took, "transfer": took / 2, "progress": done,
+                    used = self.figures_of[job["id"]].node_seconds(self.time)
+                    job |= {"node_seconds": used, "energy": 100 * used, "compute": 4 * took,
+                            "transfer": took / 2, "progress": done,
                             "finished_tasks": int(500 * done),
                             "unfinished_tasks": 500 - int(500 * done)}  # fmt: skip
             ended = [job for job in self.over if job["ended"] >= jobs]
             found["jobs"] = [*map(dict, ended), *map(dict, self.jobs.values())]
+        if "marked" in parts:
+            found["marked"] = self.marked()
         if "power" in parts:
             shares = {
                 name: [95 * len(job["nodes"]), 105 * len(job["nodes"])] for name, job in self.jobs.items()

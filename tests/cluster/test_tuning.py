@@ -85,6 +85,8 @@ async def test_set_and_undo_on_a_cluster(c, s, *workers):
         assert await m.set() == now
         assert (await m.set("fcfs"))["name"] == "fcfs" and "fcfs" in repr(m)
         # the same again, and told from what was in force before by its number
+        with pytest.raises(InputError, match="version: found 1, and version 2 is in force"):
+            await m.set("fcfs", version=1)
         assert await m.undo() == now | {"version": 3}
         assert await m.undo() == before | {"version": 4}
         with pytest.raises(InputError, match="nothing to undo"):

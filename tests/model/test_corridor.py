@@ -134,3 +134,12 @@ def test_a_person_reads_its_first_steps():
     first = "1 kW to 2 kW, from 60.0 s on 1 kW to 2 kW"
     assert Corridor(corridor.steps[:2]).in_words() == first
     assert corridor.in_words() == f"{first}, from 120.0 s on 1 kW to 2 kW and 1 more steps"
+
+
+def test_a_change_that_is_taken_out():
+    corridor = Corridor([(0, 0, 100), (60, 10, 50), (90, 0, 70)])
+    assert corridor.without(60).steps == ((0, 0, 100), (90, 0, 70))
+    assert corridor.without(60.0004).without(90) == Corridor.constant(0, 100)
+    for at in (0, 30, 61):
+        with pytest.raises(InputError, match="allowed: 1 min"):
+            corridor.without(at)

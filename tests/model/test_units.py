@@ -1,6 +1,7 @@
 """Quantities: written and read back exactly, and everything else refused in one line."""
 
 import math
+from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from dask_hpc.model.units import (
     finite,
     parse_duration,
     parse_quantity,
+    read_moment,
     show_bounds,
     show_bytes,
     show_duration,
@@ -124,3 +126,37 @@ def test_whole_numbers_of_bytes_are_shown_whatever_their_type():
 
 def test_json_has_no_infinity():
     assert finite({"a": [1, math.inf, (math.nan, "x")], "b": 2.5}) == {"a": [1, None, [None, "x"]], "b": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("now", 100.0), ("in 10 min", 700.0), ("+30 s", 130.0), ("+ 1:30", 190.0), (" In 2 h ", 7300.0),
+        ("600", 600.0), (600, 600.0), ("10 min", 600.0), ("-5", -5.0),
+    ],
+)  # fmt: skip
+def test_a_moment_as_people_say_it(text, moment):
+    assert read_moment(text, 100.0, None) == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [("11:45", 75 * 60.0), ("10:30", 0.0), ("23:59:30", 48_570.0), ("10:29", 24 * 3600 - 60.0)],
+)
+def test_a_time_of_day_is_the_next_one(text, after):
+    here = datetime(2026, 6, 10, 10, 30)
+    now, epoch = 1000.0, here.timestamp() - 1000.0
+    assert read_moment(text, now, epoch) == pytest.approx(now + after)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "in", "in -5 min", "+inf", "25:00", "11:75", None, True, [], "nan"]
+)
+def test_a_moment_that_is_none(text):
+    with pytest.raises(InputError, match="found"):
+        read_moment(text, 0.0, 0.0)
+
+
+def test_no_time_of_day_on_a_clock_that_is_not_the_walls():
+    with pytest.raises(InputError, match="not the wall's"):
+        read_moment("11:45", 0.0, None)

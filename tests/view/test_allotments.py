@@ -15,7 +15,7 @@ ROWS = st.lists(
         st.tuples(st.sampled_from(["start", "grow", "shrink"]), JOBS, SOME_NODES),
         st.tuples(st.just("lend"), st.just("service"), SOME_NODES),
         st.tuples(st.just("returned"), st.just("service"), SOME_NODES),
-        st.tuples(st.sampled_from(["end", "requeue", "withdraw", "cancel"]), JOBS, st.just([])),
+        st.tuples(st.sampled_from(["end", "fail", "requeue", "withdraw", "cancel"]), JOBS, st.just([])),
         st.tuples(st.sampled_from(["node-left", "node-joined"]), st.just(""), SOME_NODES),
         st.tuples(st.sampled_from(["off", "submit", "policy", "unheard-of"]), JOBS, SOME_NODES),
     )
@@ -37,7 +37,7 @@ def test_spans(rows):
             holder = {n: j for n, j in holder.items() if j != job} | dict.fromkeys(nodes, job)
         elif decision == "lend":  # beside those that it has
             holder |= dict.fromkeys(nodes, job)
-        elif decision in ("end", "requeue", "withdraw", "cancel"):
+        elif decision in ("end", "fail", "requeue", "withdraw", "cancel"):
             holder = {n: j for n, j in holder.items() if j != job}
         elif decision in ("node-left", "returned"):
             holder = {n: j for n, j in holder.items() if n not in nodes}
@@ -60,6 +60,6 @@ def test_words_say_what_they_do_to_nodes():
     effects = {effect: {str(word) for word in Word if word.effect == effect} for effect in ("has", "leaves")}
     assert effects == {
         "has": {"start", "grow", "shrink"},
-        "leaves": {"end", "requeue", "withdraw", "cancel", "drop"},
+        "leaves": {"end", "fail", "requeue", "withdraw", "cancel", "drop"},
     }
     assert Word.read("unheard-of") is None and Word.read("start") is Word.START

@@ -21,6 +21,7 @@ from dask_hpc.cluster.request import (
     TOPIC,
     ask,
     ask_of_job,
+    login,
     make_request,
     read_change,
 )
@@ -106,6 +107,7 @@ def job(
         soft_deadline=soft_deadline,
         value=value,
         commits=commits,
+        login=login(),
     )
     where = f"job {shown(name)}"
     insist(on_resize is None or callable(on_resize), f"{where}: on_resize", on_resize, "a function")

@@ -175,18 +175,23 @@ class Manager:
         of those that came out otherwise (there should be none)."""
         return self._sync(self._ask, "hpc_replay")
 
-    def set(self, policy: str | Path | Policy | None = None, **changes: Any) -> Any:
+    def set(
+        self, policy: str | Path | Policy | None = None, *, version: int | None = None, **changes: Any
+    ) -> Any:
         """Change what is in force, all or nothing: another policy (as for ``manage``), then parameters and
         settings by key path: ``set(**{"malleability.guard": "30s", "settings.fair-shares": True})``.
 
         Nothing is lost, and what runs keeps running. Answers what is in force then: ``name`` and
         ``policy`` (as YAML), ``settings``, ``state`` (on, paused or off) and how many steps ``undo`` can
-        go back. Without arguments it only does that. What cannot be used is an ``InputError``.
+        go back. Without arguments it only does that. What cannot be used is an ``InputError``; and so is
+        another ``version`` than the one in force, for who changes what he has looked at before.
         """
         asked: dict[str, Any] = {"changes": changes} if changes else {}
         if policy is not None:
             chosen, text = _read(policy)
             asked |= {"policy": text, "name": chosen.name}
+        if version is not None:
+            asked["version"] = version
         return self._sync(self._ask, "hpc_set", **asked)
 
     def cancel(self, job: str) -> Any:

@@ -92,14 +92,25 @@ class Calls:
         }
 
     def set(
-        self, policy: Any = None, name: Any = None, changes: Any = None, action: Any = None
+        self,
+        policy: Any = None,
+        name: Any = None,
+        changes: Any = None,
+        action: Any = None,
+        version: Any = None,
     ) -> dict[str, Any]:
         """Swap the policy and change parameters and settings, as ``InForce.changed`` says; or "pause",
         "resume" or "undo". All or nothing. Answers what is in force; without arguments it only does that.
+        With a ``version`` only if that is the one in force: nobody undoes what he has not seen.
 
         A policy also switches control on again after errors have switched it off.
         """
         management = self._management
+        if version is not None:
+            read_number("version", version)
+            if version != management.history.version:
+                found = f"found {version}, and version {management.history.version} is in force"
+                raise InputError("version", found, "what was changed meanwhile is looked at first")
         if action is not None:
             insist(action in _ACTIONS, "action", action, ", ".join(_ACTIONS))
             if policy is not None or name is not None or changes is not None:

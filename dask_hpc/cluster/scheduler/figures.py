@@ -124,12 +124,12 @@ class Figures:
             "adaptation_seconds": _known(changes),
         }
 
-    @staticmethod
-    def of_job(job: LiveJob) -> dict[str, Any]:
+    def of_job(self, job: LiveJob) -> dict[str, Any]:
         """Those of one job; None of what is not known yet."""
         one = job.figures
         change = one.adaptation
         return {
+            "node_seconds": one.node_seconds(self._until),
             "waited": one.waited,
             "response": one.response,
             "bounded_slowdown": one.bounded_slowdown,

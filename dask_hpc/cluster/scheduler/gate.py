@@ -81,7 +81,7 @@ class Gate:
             job.ready.discard(key)
         if finish in compat.UNFINISHED:
             if key not in job.unfinished:
-                job.failed.discard(key)
+                job.tries_again(key)
                 task = compat.find_task(self._scheduler, key)
                 job.owe(key, compat.prefix(task), compat.is_producer(task))
             if finish == "no-worker":
@@ -95,7 +95,7 @@ class Gate:
                         self._find_again(key, task, job)
             return None
         if finish == "erred":
-            job.failed.add(key)
+            job.fails(key, compat.error_of(compat.find_task(self._scheduler, key)))
         work = job.settle(key)
         if finish == "forgotten":
             del self.owner[key]

@@ -27,6 +27,7 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.model.node import Nodes
 
+DRAIN = "drain"  # the reason of those who want a node to have nothing to do
 _EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
 _SHOWN = 10  # tasks named in the status
 _LOOKED_AT = 100  # tasks that a task has submitted

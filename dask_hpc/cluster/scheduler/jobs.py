@@ -217,17 +217,23 @@ class Ready:
         return iter(self._latest)
 
 
+#: "done" is over, however it ended
 State = Literal["waiting", "running", "done"]
+Outcome = Literal["", "done", "failed", "cancelled"]
+
+_ERRORS = 10  # of a job's tasks that are remembered
 
 
 class LiveJob:
     """Mutable; owned by the control loop. Its gate set is shared by all its tasks."""
 
-    def __init__(self, name: str, model: Job, arrival: int, layout: str = "") -> None:
+    def __init__(self, name: str, model: Job, arrival: int, layout: str = "", login: str = "") -> None:
         self.name = name
         self.model = model
         #: how its arrays lie on its nodes, if it has said so
         self.layout = layout
+        #: who runs its client, as the client says; policies look at the user that the job names
+        self.login = login
         #: whether its walltime is to follow from past runs; what is to follow it if it takes longer, and why
         self.wants_walltime = False
         self.walltimes: tuple[float, ...] = ()
@@ -266,6 +272,12 @@ class LiveJob:
         #: forgotten, how many that were
         self.failed: set[Hashable] = set()
         self._failed_before = 0
+        #: what the first of them raised, in one line, and of one that is forgotten
+        self._errors: dict[Hashable, str] = {}
+        self._error_before = ""
+        #: how it ended, if it is over, and when it was known to have ended otherwise
+        self.outcome: Outcome = ""
+        self.corrected = -inf
         #: why somebody wants it not to start, if so
         self.kept_back = ""
         #: id of the job of the script it belongs to; that of a script's own job is its own
@@ -320,8 +332,35 @@ class LiveJob:
         """Dask forgot a task of it."""
         self.wishes.pop(key, None)
         if key in self.failed:
-            self.failed.discard(key)
+            self._error_before = self._error_before or self._errors.get(key, "")
+            self.tries_again(key)
             self._failed_before += 1
+
+    def fails(self, key: Hashable, error: str) -> None:
+        """A task of it raised, or needs one that did."""
+        self.failed.add(key)
+        if len(self._errors) < _ERRORS:
+            self._errors[key] = error
+
+    def tries_again(self, key: Hashable) -> None:
+        """A task of it that may have failed has not, so far."""
+        self.failed.discard(key)
+        self._errors.pop(key, None)
+
+    @property
+    def error(self) -> str:
+        """The first line of the first error of its tasks; empty if none failed."""
+        return self._error_before or next(iter(self._errors.values()), "")
+
+    @property
+    def ends_as(self) -> Outcome:
+        """How it ended, if that was now."""
+        return "cancelled" if self.is_cancelled else "failed" if self.failures else "done"
+
+    @property
+    def told_state(self) -> str:
+        """What people are told of it: of one that is over, how it ended."""
+        return self.outcome or self.state
 
     @property
     def failures(self) -> int:

@@ -17,7 +17,7 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.snapshot import Running
 from dask_hpc.model.speedup import IoDemand
 from dask_hpc.model.story import Explanation
-from dask_hpc.model.units import count_nodes, show_duration
+from dask_hpc.model.units import count_nodes, counted, show_duration
 
 _NEWS = 0.05  # seconds until a decision sees more work of jobs that run: it may come task by task
 _NEWS_OF_IO = 0.02  # of a job's time: a change of what it reads and writes that is worth a decision
@@ -180,7 +180,8 @@ class Lifecycle:
             job = next(iter(self._perhaps_over))
             del self._perhaps_over[job]
             if reason := self._why_over(job):
-                self._end(job, "end" if job.state == "running" else "withdraw", reason)
+                ended = "fail" if job.failures else "end"
+                self._end(job, ended if job.state == "running" else "withdraw", reason)
                 self._gate.lift(job)
 
     def offer_jobs(self) -> None:
@@ -245,6 +246,15 @@ class Lifecycle:
                 self._hold_back(other)
         self._context.tell_of("requeue", job, reason=reason)
 
+    def ends_otherwise(self, job: LiveJob) -> None:
+        """Tasks of a job that is over were tried again, and none of it is under way any more."""
+        if (outcome := job.ends_as) != job.outcome:
+            job.outcome, job.corrected = outcome, self._context.clock()
+            if outcome == "failed":
+                self._context.tell_of("fail", job, reason=f"tried again, {_failed(job)}")
+            else:
+                self._context.tell_of("end", job, reason="the tasks of it that had failed are done now")
+
     # inner workings
 
     def _job_of(self, request: Any, client: str) -> LiveJob | None:
@@ -258,7 +268,8 @@ class Lifecycle:
             except InputError as error:
                 self._context.tell("ignored", str(error))
                 return None
-            job = jobs[model.id] = LiveJob(name, model, self._arrivals, request.get("layout", ""))
+            said = (request.get(one, "") for one in ("layout", "login"))
+            job = jobs[model.id] = LiveJob(name, model, self._arrivals, *said)
             job.wants_walltime = request.get("walltime") == AUTO
             self._context.ask_about(job)
             self._arrivals += 1
@@ -274,7 +285,7 @@ class Lifecycle:
         elif job.state == "done":
             # Its context was closed while this graph was on its way, and all else was done: go on.
             self._done.pop(job.id, None)
-            job.state = "waiting"
+            job.state, job.outcome = "waiting", ""
             job.ended = None
             job.renew()
             self._figures.submitted(job)
@@ -330,7 +341,7 @@ class Lifecycle:
         self.not_offered.pop(job, None)
         self._hand_overs.cancel(job)
         self._context.get(AdaptationWindows).over(job)
-        job.state = "done"
+        job.state, job.outcome = "done", job.ends_as
         job.ended = indices.now
         self._figures.ended(job)
         for old in _remember(self._done, job.id):
@@ -342,8 +353,7 @@ class Lifecycle:
             return ""
         if job.closed and not job.unfinished:
             left = "its tasks are done" if job.state == "running" else "no task of it is left"
-            failed = f", {job.failures} of them failed" if job.failures else ""
-            return f"its context is closed and {left}{failed}"
+            return _failed(job) if job.failures else f"its context is closed and {left}"
         if job.gives_way and not job.unfinished and job.state == "running":
             others = any(not other.kept_back for other in self._context.waiting_jobs())
             return "it has nothing to run, and others wait" if others else ""
@@ -402,6 +412,12 @@ class Measurements:
                 self._context.learn_of(job, io_intensity=IoDemand.of_share(share))
         mtct = self.measure(job, len(job.nodes)) if job.model.resizable else None
         job.performance.note(job.id, mtct, self._context.indices, self.expected)
+
+
+def _failed(job: LiveJob) -> str:
+    """How many of its tasks failed, and why the first one did."""
+    tasks = f"{counted(job.failures, 'task')} of it failed"
+    return f"{tasks}: {job.error}" if job.error else tasks
 
 
 def _remember(ids: OrderedDict[str, None], new: str) -> list[str]:

@@ -9,7 +9,7 @@ from dask_hpc.cluster.scheduler.fair_shares import FairShares
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import DryGate, Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
-from dask_hpc.cluster.scheduler.holds import Holds
+from dask_hpc.cluster.scheduler.holds import DRAIN, Holds
 from dask_hpc.cluster.scheduler.in_force import InForce
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving
@@ -111,7 +111,10 @@ class ControlLoop:
             self.measurements.worked[job] = None
             if job.performance.add(work, startstops, nbytes):
                 self._context.wake()
-        if job.unfinished or job.state == "done":  # of nearly every task this is all that is asked
+        if job.unfinished:  # of nearly every task this is all that is asked
+            return
+        if job.state == "done":
+            self.lifecycle.ends_otherwise(job)
             return
         job.rests_since = self._context.clock()
         if job.closed or job.gives_way or job.state == "waiting":
@@ -353,10 +356,35 @@ class ControlLoop:
                 context.count_error("letting go", error)
         for job in self.jobs.values():
             if job.state != "done":
-                job.state = "done"
+                job.state, job.outcome = "done", job.ends_as
                 job.ended = context.clock()
                 job.reason = reason
         context.tell(decision, reason)
+
+    def marked(self) -> dict[tuple[str, str], list[str]]:
+        """The nodes that are not simply there for jobs: what is so with them, and why. One that is drained
+        has nothing to do any more."""
+        indices, holds, found = self.indices, self.holds, dict[tuple[str, str], list[str]]()
+        lent = {one.node: who for who, known in indices.borrowers.items() for one in known.lent}
+        leaving = {self.nodes.node_of(address) for address in {*self.leaving.addresses, *holds.closing}}
+        touched = dict.fromkeys(self.nodes.node_of(address) for address in holds.reasons)
+        for name in dict.fromkeys((*lent, *leaving, *touched)):
+            workers = self.nodes.workers(name)
+            held = [address for address in workers if address in holds.reasons]
+            why = ", ".join(dict.fromkeys(reason for address in held for reason in holds.reasons[address]))
+            if name in leaving:
+                state = "leaving", why
+            elif name in lent:
+                state = "lent", lent[name]
+            elif len(held) < len(workers):
+                state = "hold", f"{len(held)} of its {len(workers)} workers: {why}"
+            elif DRAIN in why and not any(compat.processing(self._scheduler, one) for one in held):
+                state = "drained", why
+            else:
+                state = "hold", why
+            if workers:
+                found.setdefault(state, []).append(name)
+        return found
 
     def held_by_waiting(self) -> Iterator[Any]:
         """Keys of the tasks that only our gate or a hold keeps from running, or that wait for a slot."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial, wraps
 from math import inf
-from time import monotonic
+from time import monotonic, time
 from typing import Any, ClassVar, TypeVar
 
 from dask_hpc import dask as compat
@@ -263,6 +263,11 @@ class Context(Guard):
         self.woken = self._woken
         self.decide()
         self.woken = None
+
+    @property
+    def epoch(self) -> float:
+        """Wall-clock seconds at time 0 of the clock, as of now: machines are suspended, and set right."""
+        return round(time() - self.clock(), 1)
 
     def look_at_the_clock(self) -> None:
         """It is now."""
@@ -651,6 +656,10 @@ class Service:
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
         """Its metrics now, by name, from the cluster's status."""
+        return {}
+
+    def of_job(self, job: LiveJob) -> Mapping[str, Any]:
+        """What it adds to what is told of a job."""
         return {}
 
     def why_waits(self, job: LiveJob) -> str:

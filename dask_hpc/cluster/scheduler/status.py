@@ -9,6 +9,7 @@ from dask_hpc.cluster.request import read_number
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.management import Management
+from dask_hpc.cluster.scheduler.service import Service
 from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
@@ -22,6 +23,8 @@ class Status:
     def __init__(self, management: Management) -> None:
         self._management = management
         self._context = management.context
+        services = (one for one in self._context.services if isinstance(one, Service))
+        self._of_jobs = [one for one in services if type(one).of_job is not Service.of_job]
         #: results that left with their only worker
         self.lost = 0
 
@@ -57,6 +60,7 @@ class Status:
             "scripts": sorted({request["id"] for request in control.lifecycle.script_of.values()}),
             **control.holds.as_status(),
             "time": context.clock(),
+            "epoch": context.epoch,
             "state": self._management.state,
             "errors": context.errors,
             "results_lost": self.lost,
@@ -78,9 +82,15 @@ class Status:
         for key in read.keys() - known:  # of a service that is not here, perhaps
             read_number(key, read[key])
         first, rows = context.story.since(story)
-        newer = (j for j in context.jobs.values() if j.state != "done" or (j.ended or 0.0) >= jobs)
+        newer = (
+            job
+            for job in context.jobs.values()
+            if job.state != "done" or max(job.ended or 0.0, job.corrected) >= jobs
+        )
         return {
             "time": context.clock(),
+            "epoch": context.epoch,
+            "size": len(context.indices.nodes),
             "policy": context.policy.name,
             "version": self._management.history.version,
             "undo": len(self._management.history),
@@ -89,7 +99,11 @@ class Status:
             "lost": self.lost,
             "figures": context.get(Figures).as_status(),
             "resizes": context.story.counts["grow"] + context.story.counts["shrink"],
-            "story": {"first": first, "rows": [context.story.row(happening) for happening in rows[:_MOST]]},
+            "story": {
+                "first": first,
+                "rows": [context.story.row(happening) for happening in rows[:_MOST]],
+                "is_whole": len(rows) <= _MOST,
+            },
             **{key: service.feed(read.get(key, 0)) for key, service in known.items()},
             "jobs": None if jobs is None else [self.of_job(job) for job in newer],
             **dict(self._parts(parts)),
@@ -98,7 +112,7 @@ class Status:
     def _parts(self, parts: Any) -> Iterator[tuple[str, Any]]:
         of_services = {name: one for one in self._context.services for name in one.parts}
         is_fine = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
-        insist(is_fine, "parts", parts, ", ".join([*of_services, "holds", "nodes"]))
+        insist(is_fine, "parts", parts, ", ".join([*of_services, "holds", "nodes", "marked"]))
         for part in parts:
             if part in of_services:
                 yield of_services[part].parts[part], of_services[part].part(part)
@@ -106,6 +120,11 @@ class Status:
                 yield part, self._management.control.holds.as_status()["holds"]
             elif part == "nodes":
                 yield part, list(self._context.indices.nodes)
+            elif part == "marked":
+                yield (
+                    part,
+                    [[list(nodes), *state] for state, nodes in self._management.control.marked().items()],
+                )
             else:  # of a service that is not here
                 yield part, None
 
@@ -116,11 +135,11 @@ class Status:
         end = running.expected_end if running else inf
         # Others get the nodes that it leaves when its tasks there have ended.
         gives_up = list(running.nodes[running.target :]) if running and running.target is not None else []
-        return {
+        found = {
             "id": job.id,
             "name": job.name,
             "script": job.script,
-            "state": job.state,
+            "state": job.told_state,
             "kind": model.kind,
             "asks": model.nodes,
             "min_nodes": model.min_nodes,
@@ -133,7 +152,7 @@ class Status:
             "submitted": model.submitted,
             "started": job.started,
             "ended": job.ended,
-            **Figures.of_job(job),
+            **self._context.get(Figures).of_job(job),
             "unfinished_tasks": len(job.unfinished),
             # seconds are sums over its tasks; the policy goes by ``mtct`` and ``expected_end``
             "finished_tasks": performance.tasks,
@@ -149,10 +168,16 @@ class Status:
             "io_share": None if model.io_intensity is None else model.io_intensity.intensity(model.nodes),
             "context": "closed" if job.closed else "open",
             "failed": job.failures,
+            "error": job.error,
+            "user": model.user or job.login,
+            "energy": None,
             "cancelled": job.is_cancelled,
             "reason": job.reason,
             "waiting_because": self._waiting_because(job) if job.state == "waiting" else None,
         }
+        for service in self._of_jobs:
+            found |= service.of_job(job)
+        return found
 
     def _waiting_because(self, job: LiveJob) -> str:
         if job.kept_back:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 from time import time
 from typing import Any
@@ -12,6 +12,7 @@ from dask_hpc.cluster.worker.farewell import in_thread
 from dask_hpc.data_file import DataFile, data_path, keep_newest
 from dask_hpc.model.errors import is_number, one_line
 from dask_hpc.model.power import PowerRange
+from dask_hpc.model.snapshot import Running
 from dask_hpc.power.scheduler.sight import Levels
 
 _FORMAT = "dask-hpc power history 1"
@@ -113,6 +114,50 @@ def _noted(found: Any) -> tuple[float, float, float]:
     if not (is_number(least, 0, _MOST) and is_number(most, least, _MOST) and is_number(time, 0, 1e12)):
         raise ValueError
     return float(least), float(most), float(time)
+
+
+_KEPT = 2_000  # jobs, the newest
+
+
+class JobEnergies:
+    """Joules of each job since power is watched, by what its nodes draw at every look."""
+
+    def __init__(self) -> None:
+        self._joules: dict[str, float] = {}
+        #: what running jobs drew at the last look, and when that was
+        self._watts: dict[str, float] = {}
+        self._at: float | None = None
+
+    def look(self, now: float, watts: Mapping[str, float], running: Mapping[str, Running]) -> None:
+        """What nodes draw now. Between two looks power goes straight from one to the other."""
+        before, self._watts = self._watts, {}
+        for job_id, job in running.items():
+            drawn = self._watts[job_id] = sum(watts.get(name, 0.0) for name in job.nodes)
+            self._add(
+                job_id, (before.get(job_id, drawn) + drawn) / 2, max(self._since(now), job.started), now
+            )
+        self._at = now
+
+    def ends(self, job_id: str, now: float) -> None:
+        """A job is over: until now it drew what it did at the last look."""
+        if (watts := self._watts.pop(job_id, None)) is not None:
+            self._add(job_id, watts, self._since(now), now)
+
+    def stop(self) -> None:
+        """Nobody watches: what is drawn until somebody does again is in no sum."""
+        self._watts, self._at = {}, None
+
+    def of(self, job_id: str) -> float | None:
+        """None of a job that nobody has watched."""
+        return self._joules.get(job_id)
+
+    def _since(self, now: float) -> float:
+        return now if self._at is None else self._at
+
+    def _add(self, job_id: str, watts: float, since: float, now: float) -> None:
+        self._joules[job_id] = self._joules.get(job_id, 0.0) + watts * max(0.0, now - since)
+        while len(self._joules) > _KEPT:
+            del self._joules[next(iter(self._joules))]
 
 
 _PATIENCE = 5.0  # seconds that a disk has when control ends
