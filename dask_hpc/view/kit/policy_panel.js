@@ -5,6 +5,7 @@ import { claim, deeds, fill, h, tellOfLooks } from "./shared/page.js";
 import { clamp } from "./shared/scale.js";
 
 const RULER_STEPS = 200;
+let forms = 0; // so far on this page: each has ids of its own
 const NUMBERS = ["number", "whole number", "quantity"];
 const GUESSES = { s: 3600, W: 10000, B: 2 ** 36, "B/s": 1e11 };
 
@@ -77,7 +78,9 @@ export function helpOf(field) {
 }
 
 function render({ model, el }) {
-  const isLive = model.get("is_live");
+  const isLocked = Boolean(model.get("readonly"));
+  const isLive = model.get("is_live") && !isLocked;
+  const ids = `dh-form-${(forms += 1)}`;
   const choice = h("select", { "aria-label": "policy to start from", class: "dh-choice", onchange: choose, onfocus: look, onpointerenter: look });
   const apply = h("button", { class: "dh-main", onclick: () => ask("apply") }, "Apply");
   const anyway = h("button", { class: "dh-main", onclick: () => ask("apply", { version: model.get("version") }) }, "Apply all the same");
@@ -101,8 +104,10 @@ function render({ model, el }) {
     h("div", { class: "dh-row dh-files" }, deeds({}, file, save, replace), copy("Copy YAML", "yaml"), isLive ? copy("Copy Python", "python") : null),
   );
 
+  if (isLocked) for (const one of el.querySelectorAll("fieldset")) one.disabled = true;
+
   function ask(what, given = {}) {
-    model.send({ do: what, ...given });
+    if (!isLocked) model.send({ do: what, ...given });
   }
 
   function look() {
@@ -132,7 +137,7 @@ function render({ model, el }) {
    * its value changes: what somebody types or drags is not touched. */
   function control(first) {
     let field = first;
-    const id = `${model.model_id ?? "dh"}-${field.path}`;
+    const id = `${ids}-${field.path}`;
     const common = { id, "aria-describedby": `${id}-help` };
     const change = (value) => ask("edit", { path: field.path, value });
     const note = h("div", { id: `${id}-help`, class: "dh-note" });
@@ -261,7 +266,8 @@ function render({ model, el }) {
       if (others.some((one) => model.get("refused")[one.path])) more.open = true;
       strategy.value = chosen;
       line.textContent = strategies[chosen] ?? "this concern is left alone";
-      fill(title, h("b", {}, name), ` ${chosen}`, fields.some((one) => one.is_changed) ? h("span", { class: "dh-dot", title: "changed" }, " ●") : null);
+      const isChanged = fields.some((one) => one.is_changed) || model.get("difference").some(([path]) => path === `${name}.strategy`);
+      fill(title, h("b", {}, name), ` ${chosen}`, isChanged ? h("span", { class: "dh-dot", title: "changed" }, " ●") : null);
       elsewhere.textContent = lent.length ? `The same as in ${concernsOf(lent[0])[0]}, and set there: ${lent.map((one) => one.path.split(".")[1].replaceAll("_", " ")).join(", ")}.` : "";
       elsewhere.hidden = !lent.length;
     }
@@ -298,7 +304,7 @@ function render({ model, el }) {
     const base = isLive ? "the policy in force" : "what was loaded";
     fill(difference,
       others.length ? h("table", { class: "dh-meanwhile", "aria-label": "changed meanwhile" },
-        h("caption", {}, "Changed by others since you began:"),
+        h("caption", {}, "Changed by others since you began, was and is now:"),
         others.map(([path, was, now, mine]) => h("tr", { class: mine === null ? "" : "dh-clash" }, h("td", {}, path.replace("settings.", "")),
           h("td", {}, h("s", {}, inPlainWords(was))), h("td", {}, h("b", {}, inPlainWords(now))),
           h("td", {}, mine === null ? "" : h("span", { class: "dh-bad" }, `\u26a0 you: ${inPlainWords(mine)}`))))) : null,
