@@ -29,7 +29,7 @@ def test_every_ready_made_policy_can_be_edited():
         assert panel.policy == Policy.load(name) and panel.yaml == Policy.load(name).to_yaml()
         assert panel.summary == panel.summaries[name] != ""
         concerns = {one["path"].partition(".")[0] for one in panel.fields if one["is_essential"]}
-        assert concerns == {one["path"].partition(".")[0] for one in panel.fields}, "each has what comes first"
+        assert concerns == {one["path"].partition(".")[0] for one in panel.fields}
         for field in panel.fields:
             assert field["kind"] in KINDS
             panel.policy.with_(**{field["path"]: field["value"]})  # what is shown can be said

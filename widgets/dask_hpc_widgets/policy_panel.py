@@ -388,12 +388,12 @@ def _summaries() -> dict[str, str]:
 
 def _fields(base: Policy, edited: Policy) -> list[dict[str, Any]]:
     """A control for each parameter. One that two concerns have, with the same meaning and value, has one."""
-    was = {path: one.write(value) for path, one, value in base.parameters()}
+    changed = dict(_changes(base, edited))
     found: dict[Any, dict[str, Any]] = {}
     for path, one, value in edited.parameters():
         concern, _, name = path.partition(".")
         essential = getattr(getattr(edited, concern), "essential", ())
-        is_changed = path not in was or was[path] != one.write(value)
+        is_changed = path in changed
         same = (name, one.kind, one.parameter, str(value))
         if same in found:
             found[same]["paths"].append(path)
