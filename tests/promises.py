@@ -46,7 +46,9 @@ def its_jobs():
 PROMISES = {
     "1-first-steps": [
         Promise(
-            "`climate` has all four nodes", "c3", 'assert len(its_story("start", job="climate")[0]["nodes"]) == 4'
+            "`climate` has all four nodes",
+            "c3",
+            'assert len(its_story("start", job="climate")[0]["nodes"]) == 4',
         ),
         Promise(
             "`climate` gives nodes up when others come",
@@ -93,7 +95,11 @@ assert (study.summary["mean_wait"] > 0).all() and (study.summary["mean_wait_ci"]
             "c12",
             'assert all(row["reason"] for row in its_story("start", "shrink", "grow", "policy"))',
         ),
-        Promise("All stays as it is", "c12", 'assert client.status == "running" and len(manager.status()["nodes"]) == 4'),
+        Promise(
+            "All stays as it is",
+            "c12",
+            'assert client.status == "running" and len(manager.status()["nodes"]) == 4',
+        ),
     ],
     "2-malleable-jobs": [
         Promise(

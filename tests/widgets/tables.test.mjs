@@ -7,7 +7,7 @@ import { aboutJob, countsOf, jobColumns, jobsCsv, saidOf, showNodeHours, showWal
 import { conditionOf, conditionsOf, memoryOf, nodeColumns, offersForNode, saidOfNode } from "../../dask_hpc/view/kit/nodes_table.js";
 import { wordFor } from "../../dask_hpc/view/kit/story_view.js";
 import { onTheWall } from "../../dask_hpc/view/kit/shared/moment.js";
-import { csvOf, fitting, matching, orderedBy, pressed, settled, telling } from "../../dask_hpc/view/kit/shared/table.js";
+import { csvOf, fitting, matching, orderedBy, reordered, settled, telling } from "../../dask_hpc/view/kit/shared/table.js";
 
 const job = (given) => ({
   id: "j", name: "training", user: "ada", state: "running", kind: "malleable", nodes: 2, asks: 2, min_nodes: 1, max_nodes: 4,
@@ -32,10 +32,10 @@ test("rows go by a column either way; those without a value come last, and equal
 });
 
 test("a column's head is pressed for its first way, the other one, and none", () => {
-  const ways = (isNumber) => [1, 2, 3].reduce((all) => [...all, pressed(all.at(-1), "x", isNumber)], [null]).slice(1).map((one) => one?.isDown);
+  const ways = (isNumber) => [1, 2, 3].reduce((all) => [...all, reordered(all.at(-1), "x", isNumber)], [null]).slice(1).map((one) => one?.isDown);
   assert.deepEqual(ways(true), [true, false, undefined]);
   assert.deepEqual(ways(false), [false, true, undefined]);
-  assert.deepEqual(pressed({ name: "y", isDown: false }, "x", false), { name: "x", isDown: false });
+  assert.deepEqual(reordered({ name: "y", isDown: false }, "x", false), { name: "x", isDown: false });
 });
 
 test("no row moves while somebody is at them; new ones come last", () => {

@@ -60,11 +60,16 @@ class JobsTable(JobDeeds, View):
     def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
         """A line for each job."""
         yield from super().lines(whole)
-        for job in whole["jobs"]:
-            done = "" if job["progress"] is None else f", {job['progress']:.0%} done"
-            failed = f"{job['failed']} tasks failed, " if job["failed"] else ""
-            why = failed + (job["waiting_because"] or job["reason"])
-            yield f"  {job['name']}: {job['state']}, {job['nodes']} of {job['asks']} nodes{done}; {why}"
+        yield from job_lines(whole)
+
+
+def job_lines(whole: Mapping[str, Any]) -> Iterable[str]:
+    """A line for each job."""
+    for job in whole["jobs"]:
+        done = "" if job["progress"] is None else f", {job['progress']:.0%} done"
+        failed = f"{job['failed']} tasks failed, " if job["failed"] else ""
+        why = failed + (job["waiting_because"] or job["reason"])
+        yield f"  {job['name']}: {job['state']}, {job['nodes']} of {job['asks']} nodes{done}; {why}"
 
 
 def _job(asked: Mapping[str, Any]) -> str:

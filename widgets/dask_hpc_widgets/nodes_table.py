@@ -17,15 +17,12 @@ class NodeDeeds:
     """What can be asked about nodes, and asked for, by a view of a live cluster."""
 
     _awaited: Any
-    done: Any
     send: Any
 
-    async def do_machines(self, asked: Mapping[str, Any]) -> str:
+    async def do_machines(self, asked: Mapping[str, Any]) -> None:
         """Send how every node is: nobody is told of it who does not ask."""
         found = await self._awaited.feed(parts=["machines"])
         self.send({"machines": found["machines"]})
-        said: str = self.done  # this was no deed: what came of the last one stays said
-        return said
 
     async def do_hold_nodes(self, asked: Mapping[str, Any]) -> str:
         """A node starts nothing new; one that is drained is to have nothing to do any more."""

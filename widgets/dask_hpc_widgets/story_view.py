@@ -16,13 +16,12 @@ class StoryDeeds:
     _awaited: Any
     send: Any
 
-    async def do_why(self, asked: Mapping[str, Any]) -> str:
+    async def do_why(self, asked: Mapping[str, Any]) -> None:
         """Send the whole row of that number."""
         number = asked.get("number")
         if type(number) is not int or number < 0:
             raise InputError("row", f"found {number!r}", "a number of the story")
         self.send({"why": number, "row": await self._awaited.why(number)})
-        return ""
 
 
 class StoryView(StoryDeeds, View):

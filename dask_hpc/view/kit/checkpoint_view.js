@@ -75,7 +75,7 @@ function render({ model, el }) {
   el.append(h("h3", {}, "Checkpoints"), said, deeds({}, body));
 
   function show(found) {
-    el.hidden = Boolean(model.get("beside")) && !found;
+    el.hidden = Boolean(model.get("tiles")) && !found;
     if (!found) return fill(body, h("div", { class: "dh-note" }, "Nothing is protected: dask_hpc.protect(x, name=\"x\") keeps copies of x on other nodes."));
     const focused = body.contains(document.activeElement) ? document.activeElement.dataset.unprotects : undefined;
     const numbers = new Map(found.nodes.map((one, i) => [one.name, i]));

@@ -92,9 +92,9 @@ function render({ model, el }) {
   const said = h("div", { class: "dh-note", role: "status", "aria-live": "polite" });
   ends.push(tellWhatCame(model, said));
   const pictures = h("div", { class: "dh-pictures" },
-    h("div", { class: "dh-bar" }, drawn("time_toolbar"), said), drawn("allotment_map", model, "dh-fills"), drawn("corridor_chart", model, "dh-fills"), drawn("queue"));
+    h("div", { class: "dh-time-bar" }, drawn("time_toolbar"), said), drawn("allotment_map", model, "dh-fills"), drawn("corridor_chart", model, "dh-fills"), drawn("queue"));
   const pages = model.get("tabs").map(([title, name, trait]) => {
-    if (!trait) return [title, drawn(name)];
+    if (!trait) return [title, h("div", {}, drawn(name))];
     // some have a model of their own
     const place = h("div");
     const id = model.get(trait).replace("IPY_MODEL_", "");

@@ -1,5 +1,6 @@
 // The line above all views: how the cluster is, and what one can do about it at any time.
 
+import { alertsBadge } from "./shared/alerts.js";
 import { follow, forget, isEnd, stateOf } from "./shared/course.js";
 import { claim, deeds, fill, h, saveAs } from "./shared/page.js";
 import { countOf, showBounds, showClock, showDuration, showLarge } from "./shared/units.js";
@@ -111,11 +112,12 @@ function render({ model, el }) {
   const pause = h("button", { onclick: () => model.send({ do: pause.dataset.does }), "data-does": "pause" }, "Pause");
   const undo = h("button", { onclick: () => model.send({ do: "undo" }), disabled: true }, "Undo");
   const hands = deeds({}, pause, undo);
+  const alerts = alertsBadge(model);
   const report = h("button", { title: "All that is shown, as one page to keep", onclick: () => (model.get("report") ? saveAs("dask-hpc.html", model.get("report")) : model.send({ do: "report" })) }, "Report");
   claim(el, "dh-headline");
   el.setAttribute("role", "region");
   el.setAttribute("aria-label", "The cluster in a line");
-  el.append(cards, h("div", { class: "dh-hands" }, hands, report));
+  el.append(cards, h("div", { class: "dh-hands" }, alerts.element, hands, report));
   let seen = 0;
 
   const end = follow(model, (news, isWhole) => {
@@ -133,7 +135,7 @@ function render({ model, el }) {
     const isPaused = head?.state === "paused";
     pause.textContent = isPaused ? "Resume" : "Pause";
     pause.dataset.does = isPaused ? "resume" : "pause";
-    report.hidden = isOver;
+    report.hidden = alerts.element.hidden = isOver;
     pause.hidden = undo.hidden = isOver || Boolean(model.get("readonly"));
     undo.disabled = !head?.undo;
     undo.title = head?.undo ? `Back to what was before the last change; ${countOf(head.undo, "step")} back at most` : "Nothing to undo";
@@ -144,6 +146,7 @@ function render({ model, el }) {
   model.on("msg:custom", heard);
   return () => {
     end();
+    alerts.end();
     model.off("msg:custom", heard);
   };
 }

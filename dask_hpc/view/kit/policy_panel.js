@@ -1,7 +1,7 @@
 // A policy as a form: a control for each parameter, as its declaration asks for it.
 
 import { keyStep, rounded, stepped, writeAmount } from "./shared/explore.js";
-import { claim, deeds, fill, h, tellOfLooks } from "./shared/page.js";
+import { claim, deeds, fill, h } from "./shared/page.js";
 import { clamp } from "./shared/scale.js";
 
 const RULER_STEPS = 200;
@@ -348,9 +348,7 @@ function render({ model, el }) {
   model.on("change:problem change:done change:exists", heard);
   show();
   look();
-  const quiet = tellOfLooks(model, () => null);
   return () => {
-    quiet();
     cancelAnimationFrame(waits);
     model.off(seen, soon);
     model.off("change:problem change:done change:exists", heard);

@@ -75,8 +75,3 @@ export function tellWhatCame(model, element) {
   tell();
   return () => model.off("change:problem change:done", tell);
 }
-
-/** Nothing: the contact does it. Gone when no view calls it. */
-export function tellOfLooks() {
-  return () => {};
-}
