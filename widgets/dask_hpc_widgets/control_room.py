@@ -82,7 +82,7 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
     #: its views stand beside each other: what one has, the others need not
     beside = traitlets.Bool(True, read_only=True).tag(sync=True)
     #: as CSS says it
-    height = traitlets.Unicode("clamp(540px, 84vh, 1100px)").tag(sync=True)
+    room_height = traitlets.Unicode("clamp(540px, 84vh, 1100px)").tag(sync=True)
     tabs: Any = traitlets.List(read_only=True).tag(sync=True)
     panel = traitlets.Instance(PolicyPanel, allow_none=True).tag(sync=True, **widget_serialization)
     what_if = traitlets.Instance(WhatIf, allow_none=True).tag(sync=True, **widget_serialization)
@@ -95,7 +95,7 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
         self._words = repr(source) if is_over else ""
         given = source.course() if is_over else manager_of(source)
         self.set_trait("tabs", [list(one) for one in _TABS if not is_over or one[0] in _PAST])
-        super().__init__(given, read_only=read_only, **({} if height is None else {"height": height}))
+        super().__init__(given, read_only=read_only, **({} if height is None else {"room_height": height}))
         if not is_over:
             self.panel = PolicyPanel(given, read_only=read_only)
             self.what_if = WhatIf(given, self.panel, read_only=read_only)
@@ -147,8 +147,9 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
         yield from job_lines(whole)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        found: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
-        # a front end without widgets shows these; ipywidgets would cut the text after a line
+        found: Any = super()._repr_mimebundle_(**kwargs)
+        found = dict(found[0] if isinstance(found, tuple) else found or {})  # anywidgets differ
+        # a front end without widgets shows these; anywidget would cut the text
         found["text/plain"] = repr(self)
         found["text/html"] = f"<pre>{escape(repr(self))}</pre>"
         return found
