@@ -107,13 +107,13 @@ async def test_a_cancelled_job_is_no_success_either(c, s, *workers):
 
 @cluster4
 async def test_the_reason_is_that_of_the_last_decision(c, s, *workers):
-    async with await dask_hpc.manage(c, "elastic") as m:
+    async with await dask_hpc.manage(c, "fpsma-pwma") as m:
         with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=4):
             futures = [c.submit(blocked, "go", n, pure=False) for n in range(8)]
             await async_poll_for(lambda: len(live(s, "m").nodes) == 4 if s.tasks else False, 10)
             grown = (await jobs_of(m))["m"]["reason"]
             assert grown == [row["reason"] for row in await m.story() if row["decision"] == "grow"][-1]
-            with dask_hpc.job("r", nodes=2):
+            with dask_hpc.job("r", nodes=3):
                 one = c.submit(blocked, "go", "r")
             await async_poll_for(lambda: live(s, "m").reason != grown, 10)
             decided = [row for row in await m.story() if row["decision"] in ("hand-over", "shrink")]
