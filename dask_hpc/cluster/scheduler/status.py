@@ -93,6 +93,7 @@ class Status:
         return {
             "time": context.clock(),
             "epoch": context.epoch,
+            "began": context.began,
             "size": len(context.indices.nodes),
             "policy": context.policy.name,
             "version": self._management.history.version,
