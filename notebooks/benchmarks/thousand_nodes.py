@@ -35,7 +35,8 @@ class MadeUp:
         power = SimpleNamespace(feed_key="power", parts={}, feed=self.feed_power)
         self.context = SimpleNamespace(
             clock=self.clock, epoch=1.7e9, began=1.7e9, policy=Policy.load("power-corridor"), jobs={},
-            errors=0, story=self.story, services=[power], get=self.part, indices=SimpleNamespace(nodes=range(NODES)),
+            errors=0, story=self.story, services=[power], get=self.part,
+            indices=SimpleNamespace(nodes=range(NODES)),
         )  # fmt: skip
         self.figures, self.figures_of = Figures(self.context), {}
         self.history, self.state, self.status = _History(), "on", Status(self)
