@@ -4,11 +4,12 @@ import getpass
 
 import dask
 import pytest
-from distributed import Event, wait
+from distributed import Client, Event, wait
 from distributed.utils_test import async_poll_for, inc
 from small_cluster import blocked, cluster2, cluster4, live, plugin_of, power_of, until
 
 import dask_hpc
+from dask_hpc.cluster.request import make_request
 from dask_hpc.view.course import Course
 
 
@@ -152,3 +153,19 @@ async def test_what_a_job_uses_while_it_runs(c, s, *workers):
         assert over["node_seconds"] == pytest.approx(2 * (job.ended - job.started))
         assert over["energy"] >= found["energy"]
         assert (await jobs_of(m))["x"] == over
+
+
+@cluster4
+async def test_a_script_whose_tasks_raise_has_failed_when_it_is_over(c, s, *workers):
+    request = {"id": "script-1", **make_request("script", nodes=4)}
+    async with await dask_hpc.manage(c, "fcfs") as m:
+        async with Client(s.address, asynchronous=True, set_as_default=False) as other:
+            await other.scheduler.hpc_script(client=other.id, request=request)
+            await wait(other.submit(fails, "caught"))
+            async with dask_hpc.job("own", nodes=2, client=c):
+                assert await c.submit(inc, 1) == 2
+            await until(s, "script", "done")  # it gave way
+            assert (await jobs_of(m))["script"]["state"] == "done"
+        await async_poll_for(lambda: live(s, "script").told_state == "failed", 10)
+        rows = [row["decision"] for row in await m.story() if row["job"] == "script-1"]
+        assert rows == ["submit", "start", "end", "fail"]

@@ -178,9 +178,11 @@ class Lifecycle:
             job = next(iter(self._perhaps_over))
             del self._perhaps_over[job]
             if reason := self._why_over(job):
-                ended = "fail" if job.failures else "end"
+                ended = "fail" if job.ends_as == "failed" else "end"
                 self._end(job, ended if job.state == "running" else "withdraw", reason)
                 self._gate.lift(job)
+            elif job.state == "done" and not job.unfinished:
+                self.ends_otherwise(job)
 
     def offer_jobs(self) -> None:
         """The next decision sees the jobs that nothing holds back."""

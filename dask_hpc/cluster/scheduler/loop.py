@@ -380,13 +380,16 @@ class ControlLoop:
                 state = "lent", lent[name]
             elif len(held) < len(workers):
                 state = "hold", f"{len(held)} of its {len(workers)} workers: {why}"
-            elif DRAIN in why and not any(compat.processing(self._scheduler, one) for one in held):
+            elif all(DRAIN in holds.reasons[one] and not self._is_at_work(one) for one in held):
                 state = "drained", why
             else:
                 state = "hold", why
             if workers:
                 found.setdefault(state, []).append(name)
         return found
+
+    def _is_at_work(self, address: str) -> bool:
+        return bool(compat.processing(self._scheduler, address))
 
     def held_by_waiting(self) -> Iterator[Any]:
         """Keys of the tasks that only our gate or a hold keeps from running, or that wait for a slot."""
