@@ -8,6 +8,7 @@ from small_cluster import blocked, cluster4, plugin_of, until
 
 import dask_hpc
 from dask_hpc import InputError
+from dask_hpc.model.node import Borrower, Lent
 from dask_hpc.view.course import Course
 
 
@@ -85,6 +86,10 @@ async def test_nodes_are_held_and_drained_by_their_names(c, s, *workers):
         assert (await by_name(m))[a.nodes[0]]["health"] == "ok"
         await m.release([a.nodes[0], idle], None)
         assert await marked(m, course) == []
+        indices = plugin_of(s).control.indices
+        indices.borrowers["copies"] = Borrower((Lent(idle),))
+        assert await marked(m, course) == [[[idle], "lent", "copies"]]
+        del indices.borrowers["copies"]
         with pytest.raises(InputError, match="workers that are connected"):
             await m.hold(["no such node"])
 
