@@ -18,9 +18,8 @@ def machines(context: Context, marked: Mapping[tuple[str, str], Iterable[str]]) 
     holders, holds = context.holders(), context.get(Holds)
     states = {name: state for state, names in marked.items() for name in names}
     watts: dict[str, float] = {}
-    if context.indices.power is not None:
-        for service in context.services:
-            watts |= service.watts()
+    for service in context.services:
+        watts |= service.seen_watts()
     patience = max(_LEAST, _BEATS * compat.heartbeat_seconds(context.scheduler))
     found = []
     for name in context.nodes:

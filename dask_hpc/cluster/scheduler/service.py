@@ -613,6 +613,10 @@ class Service:
         """What each node draws, if it knows."""
         return {}
 
+    def seen_watts(self) -> Mapping[str, float]:
+        """The same, if somebody looks at it now."""
+        return {}
+
     def threads_of(self, address: str) -> int:
         """The threads that a worker came with, if it has others now; else 0."""
         return 0
