@@ -356,6 +356,9 @@ class PowerService(Service):
     def watts(self) -> Mapping[str, float]:
         return {node: reading.watts for node, reading in self._readings().items()}
 
+    def seen_watts(self) -> Mapping[str, float]:
+        return {} if self.sight is None else self.watts()
+
     def why_waits(self, job: LiveJob) -> str:
         """Room below the corridor's upper bound, if that is it."""
         view, bounds = self.context.indices.power, self._bounds()
@@ -501,6 +504,7 @@ class PowerService(Service):
         return _plain(asdict(self.verdict)) | {
             "expected": list(self.verdict.expected),
             "text": str(self.verdict),
+            "help": self.verdict.help,
         }
 
 

@@ -177,6 +177,8 @@ class Course:
     def __init__(self) -> None:
         #: what holds for the whole cluster now: time, policy, state and so on
         self.head: dict[str, Any] = {}
+        #: when the management began of which this is the course
+        self.began: float | None = None
         #: number of every node there ever was, and those that are there
         self.numbers: dict[str, int] = {}
         self.there: dict[str, None] = {}
@@ -254,6 +256,7 @@ class Course:
                 self.parts[part] = new[part] = found
         if "in_force" in new:
             self.parts["corridor"] = new["corridor"] = corridor_of(new["in_force"])
+        self.began = answer.get("began")
         self.head = {key: answer.get(key) for key in _HEAD} | {
             "nodes": answer.get("size", len(self.there)),
             "allotted": len(self._holders),

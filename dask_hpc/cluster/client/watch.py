@@ -28,7 +28,6 @@ _SHARE = 0.2  # of the time at most that an answer may take us
 _LATE = 1.5  # seconds after which an answer is late
 _AGAIN = 0.3  # seconds until it is tried again, or looked whether it can be
 _NOW = 1.0  # seconds before somebody asked for alerts that are news to him
-_ANOTHER = 60.0  # seconds by which no clock is set right
 
 _SILENT = "the scheduler does not answer"
 _LOST = "the connection to the scheduler is lost"
@@ -148,12 +147,8 @@ class Watch:
         return self._client.status in ("closed", "closing")
 
     def _is_another(self, found: Mapping[str, Any]) -> bool:
-        """Whether the cluster was managed anew meanwhile: its time began again."""
-        head = self.course.head
-        if not head:
-            return False
-        is_earlier = found["time"] < head["time"]
-        return is_earlier or abs(found.get("epoch", 0.0) - (head["epoch"] or 0.0)) > _ANOTHER
+        """Whether the cluster was managed anew meanwhile."""
+        return bool(self.course.head) and found.get("began") != self.course.began
 
     async def _in_time(self, call: str, **asked: Any) -> dict[str, Any]:
         """The answer of the scheduler. If it is late, followers hear so while it is waited for; a connection

@@ -178,9 +178,11 @@ class Lifecycle:
             job = next(iter(self._perhaps_over))
             del self._perhaps_over[job]
             if reason := self._why_over(job):
-                ended = "fail" if job.failures else "end"
+                ended = "fail" if job.ends_as == "failed" else "end"
                 self._end(job, ended if job.state == "running" else "withdraw", reason)
                 self._gate.lift(job)
+            elif job.state == "done" and not job.unfinished:
+                self.ends_otherwise(job)
 
     def offer_jobs(self) -> None:
         """The next decision sees the jobs that nothing holds back."""
@@ -248,6 +250,7 @@ class Lifecycle:
         """Tasks of a job that is over were tried again, and none of it is under way any more."""
         if (outcome := job.ends_as) != job.outcome:
             job.outcome, job.corrected = outcome, self._context.clock()
+            self._figures.ended_otherwise(job)
             is_done = outcome == "done"
             job.reason = "the tasks of it that had failed are done now" if is_done else _failed(job)
             self._context.tell_of("end" if is_done else "fail", job, reason=job.reason)

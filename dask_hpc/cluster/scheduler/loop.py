@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.request import DRAIN
 from dask_hpc.cluster.scheduler.fair_shares import FairShares
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import DryGate, Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
-from dask_hpc.cluster.scheduler.holds import DRAIN, Holds
+from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.in_force import InForce
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving
@@ -379,13 +380,16 @@ class ControlLoop:
                 state = "lent", lent[name]
             elif len(held) < len(workers):
                 state = "hold", f"{len(held)} of its {len(workers)} workers: {why}"
-            elif DRAIN in why and not any(compat.processing(self._scheduler, one) for one in held):
+            elif all(DRAIN in holds.reasons[one] and not self._is_at_work(one) for one in held):
                 state = "drained", why
             else:
                 state = "hold", why
             if workers:
                 found.setdefault(state, []).append(name)
         return found
+
+    def _is_at_work(self, address: str) -> bool:
+        return bool(compat.processing(self._scheduler, address))
 
     def held_by_waiting(self) -> Iterator[Any]:
         """Keys of the tasks that only our gate or a hold keeps from running, or that wait for a slot."""
