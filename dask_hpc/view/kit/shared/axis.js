@@ -186,7 +186,7 @@ export class TimePicture {
     const { height, name } = given;
     this.canvas = new Canvas(plot, (...where) => this.paint(...where), { height, label: name });
     this.line = h("div", { class: "dh-cursor", hidden: true, "aria-hidden": "true" }, h("span"));
-    this.rubber = h("div", { class: "dh-rubber", hidden: true });
+    this.rubber = h("div", { class: "dh-rubber", hidden: true }, h("span"));
     /** What the colours mean, for a heading. */
     this.legend = h("span", { class: "dh-legend" });
     this.legendTold = -Infinity;
@@ -364,7 +364,7 @@ export class TimePicture {
     const [top, bottom] = [isHigh ? 0 : Math.min(y, py), isHigh ? this.floor : Math.max(y, py)].map((one) => clamp(one, 0, this.floor));
     Object.assign(this.rubber.style, { left: `${left}px`, width: `${right - left}px`, top: `${top}px`, height: `${bottom - top}px` });
     this.rubber.hidden = false;
-    this.rubber.textContent = `${this.axis.show(Math.round(this.timeAt(left)))} to ${this.axis.show(Math.round(this.timeAt(right)))}`;
+    this.rubber.firstChild.textContent = `${showClock(Math.round(this.timeAt(left)))} to ${showClock(Math.round(this.timeAt(right)))}`;
   }
 
   drop() {
