@@ -37,7 +37,9 @@ export class TimeAxis {
     this.now = head.time;
     this.epoch = head.epoch ?? null;
     this.begin = head.begin ?? 0;
-    this.isOver = head.state === "simulated";
+    if (this.isOver === (head.state === "simulated")) return;
+    this.isOver = !this.isOver;
+    this.tell(); // the way back has another name
   }
 
   /** The share of the picture right of now while it follows. */
