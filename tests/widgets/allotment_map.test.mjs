@@ -171,6 +171,18 @@ test("nodes that come later count from then on, where nobody says when", () => {
   assert.deepEqual([105, 110].map((time) => found.bands.at(time, 0).there), [1000, 991]);
 });
 
+test("nodes of a run that is over count, named or not", () => {
+  const found = new Picture();
+  found.add({
+    head: { time: 50, begin: 0, state: "simulated", nodes: 1000 },
+    nodes: { names: ["n0", "n1"], gone: [] },
+    presence: [[0, "joined", [[0, 1]]]],
+    changes: [[10, "a", [[0, 1]], ""]],
+  });
+  assert.equal(found.summary, "1,000 nodes, 50 s");
+  assert.deepEqual(found.bands.at(20, 0), { job: "a", count: 2, held: 2, there: 1000 });
+});
+
 test("a table of what is seen", () => {
   const found = picture();
   found.axis.choose(0, 50);

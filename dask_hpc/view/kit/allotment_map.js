@@ -47,6 +47,8 @@ export class Picture {
     this.marked = new Map();
     this.jobs = new Map();
     this.watts = new Map();
+    /** How many nodes there are, named or not, if somebody says so. */
+    this.many = null;
     this.counted = 0;
   }
 
@@ -55,10 +57,13 @@ export class Picture {
     this.numbering.add(news);
     for (const job of news.jobs ?? []) this.jobs.set(job.id, job);
     forget(this.jobs, 20_000);
+    if (news.head) this.many = news.head.nodes ?? null;
     if (news.nodes) {
       this.names = news.nodes.names;
       this.gone = new Set(news.nodes.gone.flatMap(([first, last]) => range(first, last)));
     }
+    // of a run that is over, those that nobody held have no names
+    if (news.nodes && this.isOver && this.many > this.names.length) this.bands.add(this.axis.begin, null, this.many - this.names.length);
     if (news.presence?.length) this.there ??= new Segments((time, _, by) => this.bands.add(time, null, by));
     this.take(news.changes ?? [], news.presence ?? []);
     if (news.nodes && !this.there) this.recount();
@@ -281,7 +286,7 @@ export class Picture {
     if (!this.names.length) return this.isOver ? "not recorded: simulate(..., allotments=True)" : "no node yet";
     const running = new Set();
     for (const one of this.segments.open) running.add(one.job);
-    const there = this.names.length - this.gone.size;
+    const there = this.many ?? this.names.length - this.gone.size;
     if (this.isOver) return `${countOf(there, "node")}, ${showDuration(this.now)}`;
     const signs = Object.entries(SIGNS).map(([state, [, , words]]) => {
       const count = this.countOf(state);

@@ -397,7 +397,7 @@ function cone(power, context, x, y, to, right, theme) {
   if (right - x(last[0]) < 60) return;
   context.fillStyle = theme.accent;
   context.textAlign = "right";
-  context.fillText("forecast", right - 32, Math.min(y(0) - 8, y(last[4]) + 9));
+  context.fillText("forecast", right - 32, Math.max(8, y(last[5]) - 9));
 }
 
 /** What was forecast when, of a run that is over. */

@@ -37,7 +37,9 @@ export class TimeAxis {
     this.now = head.time;
     this.epoch = head.epoch ?? null;
     this.begin = head.begin ?? 0;
-    this.isOver = head.state === "simulated";
+    if (this.isOver === (head.state === "simulated")) return;
+    this.isOver = !this.isOver;
+    this.tell(); // the way back has another name
   }
 
   /** The share of the picture right of now while it follows. */
@@ -186,7 +188,7 @@ export class TimePicture {
     const { height, name } = given;
     this.canvas = new Canvas(plot, (...where) => this.paint(...where), { height, label: name });
     this.line = h("div", { class: "dh-cursor", hidden: true, "aria-hidden": "true" }, h("span"));
-    this.rubber = h("div", { class: "dh-rubber", hidden: true });
+    this.rubber = h("div", { class: "dh-rubber", hidden: true }, h("span"));
     /** What the colours mean, for a heading. */
     this.legend = h("span", { class: "dh-legend" });
     this.legendTold = -Infinity;
@@ -364,7 +366,7 @@ export class TimePicture {
     const [top, bottom] = [isHigh ? 0 : Math.min(y, py), isHigh ? this.floor : Math.max(y, py)].map((one) => clamp(one, 0, this.floor));
     Object.assign(this.rubber.style, { left: `${left}px`, width: `${right - left}px`, top: `${top}px`, height: `${bottom - top}px` });
     this.rubber.hidden = false;
-    this.rubber.textContent = `${this.axis.show(Math.round(this.timeAt(left)))} to ${this.axis.show(Math.round(this.timeAt(right)))}`;
+    this.rubber.firstChild.textContent = `${showClock(Math.round(this.timeAt(left)))} to ${showClock(Math.round(this.timeAt(right)))}`;
   }
 
   drop() {

@@ -40,7 +40,8 @@ export class SvgContext {
 
   /** About as wide as it will be. */
   measureText(text) {
-    return { width: String(text).length * parseFloat(this.font.match(/[\d.]+px/) ?? "12") * 0.55 };
+    const letter = /\b(bold|600)\b/.test(this.font) ? 0.68 : 0.6;
+    return { width: String(text).length * parseFloat(this.font.match(/[\d.]+px/) ?? "12") * letter };
   }
 
   beginPath() {
@@ -116,8 +117,8 @@ export class SvgContext {
 
 const [SAVED_HEAD, SAVED_GAP] = [28, 24];
 
-/** Pictures one above the other as the text of an SVG file: each has paint, height, title and legend, which are pairs
- * of a colour (or the theme's name of one) and what it means. */
+/** Pictures one above the other as the text of an SVG file: each has paint, height, title and legend: of each
+ * colour (or the theme's name of one) what it means, and a sign if it has one. */
 export function saved(pictures, width, theme, title) {
   const context = new SvgContext("head");
   const parts = [];
@@ -131,9 +132,10 @@ export function saved(pictures, width, theme, title) {
     context.fillText(one.title, 8, top + 10);
     let left = 20 + context.measureText(one.title).width;
     context.font = "11px system-ui, sans-serif";
-    for (const [colour, words] of one.legend) {
+    for (const [colour, words, glyph] of one.legend) {
       context.fillStyle = theme[colour] ?? colour;
-      context.fillRect(left, top + 5, 10, 10);
+      if (glyph) context.fillText(glyph, left, top + 10);
+      else context.fillRect(left, top + 5, 10, 10);
       context.fillStyle = theme.faint;
       context.fillText(words, left + 14, top + 10);
       left += 30 + context.measureText(words).width;
