@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { keyStep, readAmount, rounded, scaleMarks, stepped, writeAmount } from "../../dask_hpc/view/kit/shared/explore.js";
+import { marks, mostWatts } from "../../dask_hpc/view/kit/corridor_explorer.js";
 import { helpOf, merged, position, sliderBounds, typedValue, valueAt } from "../../dask_hpc/view/kit/policy_panel.js";
 
 test("amounts are written as people say them, and read back", () => {
@@ -65,4 +66,11 @@ test("what is one control is one line", () => {
 
 test("numbers are sent as numbers", () => {
   assert.deepEqual([typedValue({ kind: "number" }, "0.5"), typedValue({ kind: "whole number" }, "x"), typedValue({ kind: "quantity" }, "5"), typedValue({ kind: "quantity" }, "unlimited")], [0.5, "x", "5", "inf"]);
+});
+
+test("one bar has room for what can be reached, the corridor and power", () => {
+  const found = { lowest: 1000, highest: 4000, before: [2000, 3000], after: [1500, 2500] };
+  assert.equal(mostWatts(found, 10000), 11000);
+  const shown = marks(found, 1100, 0);
+  assert.deepEqual([shown.reach, shown.corridor, shown.after].flat().map(Math.round), [23, 91, 25, 100, 34, 57]);
 });

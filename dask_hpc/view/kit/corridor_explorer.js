@@ -36,7 +36,7 @@ function render({ model, el }) {
   const answer = h("div", { class: "dh-answer", role: "status", "aria-live": "polite" });
   claim(el, "dh-feasible");
   el.append(h("h3", {}, "Can this corridor be kept?"), controls, answer, bar, scale, key, sizes);
-  const knobs = Object.fromEntries(BOUNDS.map(([name, label]) => [name, slider({ label, low: 1, high: 20000, value: model.get(name), unit: "W", none: "none", change: (x) => ask(name, x) })]));
+  const knobs = Object.fromEntries(BOUNDS.map(([name, label]) => [name, slider({ label, low: 10, high: 20000, value: model.get(name), unit: "W", none: "none", change: (x) => ask(name, x) })]));
   controls.append(...Object.values(knobs));
 
   function span([from, to], kind, title) {

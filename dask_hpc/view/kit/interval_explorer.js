@@ -61,7 +61,7 @@ function render({ model, el }) {
     const { every, efficiency, reason } = model.get("found");
     const problem = model.get("problem");
     fill(answer, problem ? h("div", { class: "dh-bad" }, problem) : [
-      h("div", {}, Object.entries(every ?? {}).map(([name, seconds]) => h("b", {}, `${name}: ${seconds === null ? "never" : `every ${showDuration(seconds)}`}  `))),
+      h("b", {}, Object.entries(every ?? {}).map(([name, seconds]) => `${name}: ${seconds === null ? "never" : `every ${showDuration(seconds)}`}`).join("; ")),
       h("div", { class: "dh-note" }, `${((efficiency ?? 0) * 100).toFixed(1)} % of the time is work; ${reason ?? ""}`),
     ]);
     canvas.element.setAttribute("aria-label", `Efficiency by interval: ${answer.textContent}`);

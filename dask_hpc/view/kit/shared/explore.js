@@ -102,17 +102,16 @@ export function scaleMarks(low, high, unit = "", pixels = LEAST_RAIL) {
  * its put(value) shows a value that comes from elsewhere. */
 export function slider({ label, low, high, value, unit = "", isWhole = false, none = "", change }) {
   const placeOf = (one) => Math.log(clamp(one, low, high) / low) / Math.log(high / low);
-  const valueOf = (place) => clamp(rounded(low * (high / low) ** place, unit, isWhole), low, high);
-  const show = (one) => (none && one <= low ? none : isWhole ? one.toLocaleString("en") : writeAmount(one, unit));
-  const meant = (one) => (none && one <= low ? 0 : one);
-  let now = Math.max(value, 0);
+  const valueOf = (place) => (none && place <= 0 ? 0 : clamp(rounded(low * (high / low) ** place, unit, isWhole), low, high));
+  const show = (one) => (none && one === 0 ? none : isWhole ? one.toLocaleString("en") : writeAmount(one, unit));
+  let now = value;
   const range = h("input", { type: "range", min: "0", max: String(STEPS), "aria-label": label,
     oninput: () => move(valueOf(Number(range.value) / STEPS)),
     onkeydown: (event) => {
       const by = keyStep(event);
       if (!by) return;
       event.preventDefault();
-      const next = stepped(Math.max(now, low), by, placeOf, valueOf);
+      const next = stepped(now, by, placeOf, valueOf);
       if (next !== now) move(next);
     } });
   const typed = h("input", { class: "dh-typed", "aria-label": `${label}: value`, size: "8", autocomplete: "off", spellcheck: "false",
@@ -140,21 +139,21 @@ export function slider({ label, low, high, value, unit = "", isWhole = false, no
   }
 
   function move(next) {
-    const isNew = meant(next) !== meant(now);
+    const isNew = next !== now;
     now = next;
     tell();
-    if (isNew) change(meant(now));
+    if (isNew) change(now);
   }
 
   function tell() {
-    range.value = String(Math.round(placeOf(Math.max(now, low)) * STEPS));
+    range.value = String(Math.round(placeOf(now) * STEPS));
     range.setAttribute("aria-valuetext", show(now));
     typed.value = show(now);
     complain("");
   }
 
   element.put = (other) => {
-    if (other === meant(now)) return;
+    if (other === now) return;
     now = other;
     tell();
   };
