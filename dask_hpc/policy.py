@@ -1,5 +1,6 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ from dask_hpc.strategies.strategy import (
 
 _KEYS = ("summary", "source", *CONCERNS)
 _MOST_ROUNDS = 10_000
+#: of a docstring's first words: a full stop, or where a source is named
+_ITS_END = re.compile(r"\.(?:\s|$)|; (?:seed|ours|SFSJ)\b")
 _LIMIT = 100_000  # bytes; a policy file is a page, not a book
 
 
@@ -177,7 +180,7 @@ class Policy:
         return {
             concern: {
                 name: {
-                    "summary": (strategy.__doc__ or "").strip().partition("\n")[0],
+                    "summary": _in_a_line(strategy.__doc__ or ""),
                     "parameters": {
                         one.name: {"kind": one.kind, **one.described(one.default)}
                         for one in declared(strategy)
@@ -359,6 +362,12 @@ def _of_loans(snapshot: Snapshot, loans: Loans) -> Plan:
         lend=lend,
         take_back=take_back,
     )
+
+
+def _in_a_line(text: str) -> str:
+    """What a docstring says first, without where it comes from."""
+    first = " ".join(text.strip().partition("\n\n")[0].split()).replace("``", "")
+    return _ITS_END.split(first)[0]
 
 
 def parameters_of(concern: str) -> set[str]:

@@ -29,6 +29,8 @@ class Strategy(Protocol):
 
     concern: ClassVar[str]
     name: ClassVar[str]
+    #: parameters that most people change, shown first; none: all are
+    essential: ClassVar[tuple[str, ...]] = ()
 
 
 class QueueStrategy(Strategy, Ranking, Protocol):

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from dask_hpc.model.job import is_over, runs
 from dask_hpc.model.story import Word
@@ -19,6 +19,17 @@ from dask_hpc.policy import Policy
 
 #: how the words of the story are drawn
 SIGNS = {str(word): word.sign for word in Word}
+
+
+class Alert(NamedTuple):
+    """What somebody should know without looking for it."""
+
+    number: int
+    time: float
+    kind: Literal["job-failed", "corridor", "lost", "walltime"]
+    words: str
+    #: id of the job it is about
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

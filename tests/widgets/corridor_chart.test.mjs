@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Power } from "../../dask_hpc/view/kit/corridor_chart.js";
+import { Power, nearWatts, samplesCsv, whyNoPower, wrapped } from "../../dask_hpc/view/kit/corridor_chart.js";
 
 function past(samples, more = {}) {
   const power = new Power();
@@ -22,7 +22,7 @@ test("how far power was outside at most, and for how long", () => {
 test("a run that is over is seen from its beginning to its end, unless people chose", () => {
   const power = past(SAMPLES);
   assert.deepEqual(power.window, [0, 40]);
-  power.chosen = [10, 20];
+  power.axis.choose(10, 20);
   assert.deepEqual(power.window, [10, 20]);
   assert.ok(power.top >= 2700 * 1.2, "the step that began before is seen, too");
   assert.equal(power.at(19)[1], 2700);
@@ -35,4 +35,52 @@ test("what was done is kept, the newest", () => {
   power.add({ marks: Array.from({ length: 700 }, (_, i) => [i, "less", "shrink"]) });
   assert.equal(power.marks.length, 500);
   assert.equal(power.marks.at(-1)[0], 699);
+});
+
+test("bounds that are to come, and what is seen of the time until then", () => {
+  const power = new Power();
+  power.add({ head: { time: 100, state: "on" }, samples: SAMPLES, corridor: [[0, 0, 900], [50, 100, 800], [400, 0, null]] });
+  assert.deepEqual(power.coming, [[400, 0, null]]);
+  assert.deepEqual(power.bounds(100), { lower: 100, upper: 800 });
+  assert.deepEqual(power.bounds(400), { lower: null, upper: null });
+  const [from, to] = power.window;
+  assert.ok(from === 0 && to > 100);
+  power.axis.pan(50);
+  assert.ok(power.window[1] >= 400, "a change that is planned can be reached");
+});
+
+test("what cannot be kept says what would help", () => {
+  const power = new Power();
+  const told = (verdict) => power.add({ power_now: { verdict } });
+  told({ is_kept: false, reason: "no work left", help: "raise power.upper" });
+  assert.equal(power.broken, "cannot be kept: no work left; raise power.upper");
+  told({ is_kept: false, reason: "no work left" });
+  assert.equal(power.broken, "cannot be kept: no work left");
+  told({ is_kept: true, reason: "" });
+  assert.equal(power.broken, "");
+  power.add({ power_now: null });
+  assert.equal(power.broken, "");
+});
+
+test("a text is wrapped, and cut at the end", () => {
+  const measure = (words) => words.length;
+  assert.deepEqual(wrapped("aa bb cc dd", 5, measure), ["aa bb", "cc dd"]);
+  assert.deepEqual(wrapped("aa bb cc dd", 2, measure), ["aa", "bb", "cc …"]);
+  assert.deepEqual(wrapped("abcdef gh", 3, measure), ["abcdef", "gh"], "a long word has a line of its own");
+});
+
+test("power that nobody watches says how it is", () => {
+  assert.match(whyNoPower([]), /power-corridor.*hpc\.power-watch/);
+  assert.equal(whyNoPower([[0, 0, 5]]), "Power: no sample yet.");
+});
+
+test("what was measured as a table, of what is seen", () => {
+  const power = past(SAMPLES);
+  power.axis.choose(12, 24);
+  assert.equal(samplesCsv(power), "time,watts,lower,upper,least,most,uncertainty,doubt\n10,2700,1000,2500\n20,900,1000,2500\n");
+});
+
+test("round numbers of watts", () => {
+  assert.equal(nearWatts(1234, 2000), 1230);
+  assert.equal(nearWatts(-5, 2000), 0);
 });

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { figures, Headline } from "../../dask_hpc/view/kit/control_room.js";
+import { figures, Headline } from "../../dask_hpc/view/kit/headline.js";
 import { Picture } from "../../dask_hpc/view/kit/allotment_map.js";
-import { deeds, efficiency, left, share, sizeOf, sorted, took } from "../../dask_hpc/view/kit/jobs_table.js";
+import { efficiency, left, offersFor, share, sizeOf, sorted, took } from "../../dask_hpc/view/kit/jobs_table.js";
 import { stateOf } from "../../dask_hpc/view/kit/shared/course.js";
 
 const job = (given) => ({
@@ -15,17 +15,17 @@ const job = (given) => ({
 const names = (found) => found.map(([what, , , more]) => (what === "resize" ? more.nodes : what));
 
 test("a job is resized within its range, held while it waits, and cancelled until it is done", () => {
-  assert.deepEqual(names(deeds(job())), [-1, 1, "protect", "cancel"]);
-  assert.deepEqual(names(deeds(job({ nodes: 4 }))), [-1, "protect", "cancel"]);
-  assert.deepEqual(names(deeds(job({ kind: "rigid" }))), ["protect", "cancel"]);
-  assert.deepEqual(names(deeds(job({ state: "waiting" }))), ["hold", "cancel"]);
-  assert.deepEqual(names(deeds(job({ state: "waiting", waiting_because: "held: asked for" }))), ["release", "cancel"]);
-  assert.deepEqual(deeds(job({ state: "done" })), []);
+  assert.deepEqual(names(offersFor(job())), [-1, 1, "protect", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ nodes: 4 }))), [-1, "protect", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ kind: "rigid" }))), ["protect", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ state: "waiting" }))), ["hold", "cancel"]);
+  assert.deepEqual(names(offersFor(job({ state: "waiting", waiting_because: "held: asked for" }))), ["release", "cancel"]);
+  assert.deepEqual(offersFor(job({ state: "done" })), []);
 });
 
 test("nothing can be done about jobs of a simulation", () => {
-  assert.deepEqual(deeds(job(), true), []);
-  assert.deepEqual(deeds(job({ state: "waiting" }), true), []);
+  assert.deepEqual(offersFor(job(), true), []);
+  assert.deepEqual(offersFor(job({ state: "waiting" }), true), []);
 });
 
 test("running jobs come first, then those that wait, then the newest that are done", () => {
@@ -51,7 +51,7 @@ test("a job that failed or was cancelled is not done, in any view", () => {
   assert.deepEqual([failed, other, job({ state: "done" }), job()].map(share), [0, 0.25, 1, null]);
   assert.equal(share(job({ state: "killed", progress: null })), 0);
   assert.equal(share({ ...failed, finished_tasks: 12 }), 0.75);
-  assert.deepEqual(deeds(failed), []);
+  assert.deepEqual(offersFor(failed), []);
   const [picture, line] = [new Picture(), new Headline()];
   for (const view of [picture, line]) view.add({ head: { time: 5, state: "on", policy: "p" }, jobs: [failed, other] });
   assert.deepEqual(["f", "c"].map((one) => picture.nameOf(one)), ["f (failed)", "c (cancelled)"]);
@@ -63,19 +63,4 @@ test("how long a job waited and took is said as far as it is known", () => {
   const adaptation = { from: 4, to: 1, decision: 0.1, drain: 1, move: 0.4, total: 1.5 };
   assert.equal(took(job({ waited: 0, response: null, adaptation })), "waited 0 s; from 4 to 1 node in 1.5 s");
   assert.equal(took(job({ waited: 30, response: 50, bounded_slowdown: 2.5 })), "waited 30 s; response 50 s; bounded slowdown 2.5");
-});
-
-test("the line above says how the cluster is used, once there is anything to say", () => {
-  const none = { last: null, mean: null, largest: null };
-  const adaptation = { grow: { count: 0, total: none }, shrink: { count: 2, total: { last: 0.5, mean: 1, largest: 1.5 } } };
-  const given = { utilisation: 0, node_seconds: 0, makespan: null, mean_wait: null, mean_response: null, mean_bounded_slowdown: null, adaptation };
-  const line = new Headline();
-  line.add({ head: { time: 5, state: "on", policy: "p" }, figures: { ...given, adaptation: {} } });
-  const before = figures(line).length;
-  line.add({ figures: { ...given, utilisation: 0.456, node_seconds: 12, mean_wait: 3, mean_response: 20, mean_bounded_slowdown: 1.2345 } });
-  assert.deepEqual(figures(line).slice(before).map((one) => one.slice(0, 2)), [
-    ["46 %", "of all node-seconds used"],
-    ["3 s", "mean wait, 20 s to the end, bounded slowdown 1.23"],
-    ["0.5 s", "to shrink, 1.5 s at most"],
-  ]);
 });

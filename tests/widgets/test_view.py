@@ -225,7 +225,7 @@ def test_a_bound_is_moved_and_undone(busy):
     assert "lower" in hear(chart, do="bound", which="lower", watts=1000)["problem"]
     assert "watts" in hear(chart, do="bound", which="upper", watts="much")["problem"]
     until(lambda: chart.seen().get("corridor") == [[0.0, 0.0, 900.0]])
-    hear(chart, do="later", at=5000, lower="", upper="700 W")
+    hear(chart, do="later", at="5000", lower="", upper="700 W")
     until(lambda: len(chart.seen()["corridor"]) == 2)
     assert chart.seen()["corridor"] == [[0.0, 0.0, 900.0], [5000.0, 0.0, 700.0]]
     hear(chart, do="bound", which="upper", watts=800)
@@ -233,6 +233,28 @@ def test_a_bound_is_moved_and_undone(busy):
     assert "later than" in hear(chart, do="later", at=0, upper="1 kW")["problem"]
     hear(chart, do="undo")
     until(lambda: chart.seen()["corridor"][0][2] == 900.0)
+    chart.close()
+
+
+def test_changes_for_later_are_said_as_people_do_and_taken_back_one_by_one(busy):
+    busy.set("power-corridor", **{"power.upper": "900 W"})
+    chart = widgets.CorridorChart(busy)
+    now = until(lambda: chart.seen().get("head", {}).get("time"))
+    assert "in 10 min" in hear(chart, do="later", at="soon", upper="1 kW")["problem"]
+    hear(chart, do="later", at="in 10 min", upper="700 W")
+    hear(chart, do="later", at="+1 h", lower="200 W", upper="800 W")
+    until(lambda: len(chart.seen()["corridor"]) == 3)
+    (_, first, second) = chart.seen()["corridor"]
+    assert now + 599 < first[0] < now + 630 and first[1:] == [0.0, 700.0]
+    assert now + 3599 < second[0] < now + 3630 and second[1:] == [200.0, 800.0]
+    assert hear(chart, do="unschedule", at=first[0])["problem"] == ""
+    until(lambda: chart.seen()["corridor"] == [[0.0, 0.0, 900.0], second])
+    assert "no change at" in hear(chart, do="unschedule", at=first[0])["problem"]
+    assert "allowed: seconds" in hear(chart, do="unschedule", at="soon")["problem"]
+    assert hear(chart, do="unschedule", at=second[0])["problem"] == ""
+    until(lambda: chart.seen()["corridor"] == [[0.0, 0.0, 900.0]])
+    assert "schedule: none" in busy.set()["policy"]
+    assert hear(chart, do="bound", which="lower", watts=100)["problem"] == ""
     chart.close()
 
 

@@ -9,6 +9,7 @@ from dask_hpc_widgets.corridor_chart import CorridorChart
 from dask_hpc_widgets.corridor_explorer import CorridorExplorer
 from dask_hpc_widgets.interval_explorer import IntervalExplorer
 from dask_hpc_widgets.jobs_table import JobsTable
+from dask_hpc_widgets.nodes_table import NodesTable
 from dask_hpc_widgets.partition_explorer import PartitionExplorer
 from dask_hpc_widgets.policy_panel import PolicyPanel
 from dask_hpc_widgets.reservation_explorer import ReservationExplorer
@@ -24,6 +25,7 @@ __all__ = [
     "CorridorExplorer",
     "IntervalExplorer",
     "JobsTable",
+    "NodesTable",
     "PartitionExplorer",
     "PolicyPanel",
     "ReservationExplorer",

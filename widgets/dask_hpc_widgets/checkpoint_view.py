@@ -8,7 +8,19 @@ from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 
-class CheckpointView(View):
+class CheckpointDeeds:
+    """What can be asked for about what is protected."""
+
+    with_client: Any
+
+    async def do_unprotect(self, asked: Mapping[str, Any]) -> str:
+        """Copies of that name are not kept any longer."""
+        name = str(asked.get("name"))
+        await self.with_client(unprotect, name)
+        return f"{name} is protected no more"
+
+
+class CheckpointView(CheckpointDeeds, View):
     """Protected results with their last and next commit, copies by node, versions of checkpoints."""
 
     _esm = module("checkpoint_view")
@@ -23,9 +35,3 @@ class CheckpointView(View):
             yield f"{one['name']}: {one['copied']} of {one['keys']} results copied; {one['why']}"
         if not found:
             yield "nothing is protected"
-
-    async def do_unprotect(self, asked: Mapping[str, Any]) -> str:
-        """Copies of that name are not kept any longer."""
-        name = str(asked.get("name"))
-        await self.with_client(unprotect, name)
-        return f"{name} is protected no more"

@@ -31,7 +31,14 @@ _TABS = (
     ("Checkpoints", "checkpoint_view", ""),
 )
 _PAST = ("Jobs", "Story")  # what there is to see of a run that is over
-_VIEWS = ("headline", "allotment_map", "corridor_chart", *(name for _, name, _ in _TABS))
+_VIEWS = (
+    "headline",
+    "time_toolbar",
+    "allotment_map",
+    "corridor_chart",
+    "queue",
+    *(name for _, name, _ in _TABS),
+)
 
 
 class HeadlineDeeds:
@@ -72,6 +79,8 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
         }
     )
 
+    #: its views stand beside each other: what one has, the others need not
+    beside = traitlets.Bool(True, read_only=True).tag(sync=True)
     #: as CSS says it
     height = traitlets.Unicode("clamp(540px, 84vh, 1100px)").tag(sync=True)
     tabs: Any = traitlets.List(read_only=True).tag(sync=True)
@@ -117,10 +126,9 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
         """With the address of the page."""
         return super().answer_to_looks() | {"page": self._page}
 
-    async def do_report(self, asked: Mapping[str, Any]) -> str:
+    async def do_report(self, asked: Mapping[str, Any]) -> None:
         """Send the report."""
         self.send({"report": self.report()})
-        return ""
 
     def close(self) -> None:
         """Follow the cluster no more, and leave the page."""

@@ -7,31 +7,16 @@ from typing import Any, ClassVar
 import traitlets
 
 from dask_hpc import InputError, Policy
+from dask_hpc.model.units import read_moment
 from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 
-class CorridorChart(View):
-    """Power over time with the corridor's band, what is forecast, and when power was outside.
+class PowerDeeds:
+    """What people do about power, for every view that lets them."""
 
-    Drag an edge of the band, or move it with the arrow keys, to change that bound of the policy in force; a
-    change for later is put on the time axis to the right of now. What was changed can be undone.
-    """
-
-    _esm = module("corridor_chart")
-    _css = style()
-    parts: ClassVar[tuple[str, ...]] = ("power",)
-    draws = frozenset({"samples", "marks", "corridor", "power_now"})
-
-    height = traitlets.Int(240, help="pixels").tag(sync=True)
-
-    def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
-        """Power now and its bounds."""
-        if not whole["samples"]:
-            yield "power is not watched"
-            return
-        _, watts, lower, upper, *_ = whole["samples"][-1]
-        yield f"{watts:.0f} W; corridor {lower:.0f} W to {'any' if upper is None else f'{upper:.0f} W'}"
+    _manager: Any
+    _awaited: Any
 
     async def do_bound(self, asked: Mapping[str, Any]) -> str:
         """Move one bound to so many watts; None takes it away."""
@@ -52,17 +37,35 @@ class CorridorChart(View):
         return f"{which} bound {watts}"
 
     async def do_later(self, asked: Mapping[str, Any]) -> str:
-        """Other bounds from a later time on."""
-        power, at = await self._power(), asked.get("at")
-        now = self._manager.watch.course.head["time"]
-        if not isinstance(at, int | float) or isinstance(at, bool) or not at > now:
-            raise InputError("at", f"found {at!r}", f"a time in seconds, later than {now:.0f}")
+        """Other bounds from a later time on, which is said as people do."""
+        power, head = await self._power(), self._manager.watch.course.head
+        try:
+            at = read_moment(asked.get("at"), head["time"], head.get("epoch"))
+        except InputError as error:
+            raise InputError("at", error.found, error.allowed) from None
+        if not at > head["time"]:
+            raise InputError("at", f"found {asked.get('at')!r}", f"later than now, {head['time']:.0f} s")
+        at = round(at, 3)
         bounds = {key: str(asked.get(key) or "none") for key in ("lower", "upper")}
         steps = {step[0]: _written(step) for step in power.corridor.steps}
-        steps[float(at)] = {"at": f"{at:.6g} s", **bounds}
+        steps[at] = {"at": f"{at!r} s", **bounds}
         schedule = [steps[time] for time in sorted(steps)]
         await self._awaited.set(**{"power.lower": "0 W", "power.upper": "none", "power.schedule": schedule})
         return f"from {at:.6g} s on {bounds['lower']} to {bounds['upper']}"
+
+    async def do_unschedule(self, asked: Mapping[str, Any]) -> str:
+        """Take a change for later back: what holds before it goes on."""
+        power, at = await self._power(), asked.get("at")
+        if not isinstance(at, int | float) or isinstance(at, bool):
+            raise InputError("at", f"found {at!r}", "seconds on the clock of the cluster")
+        steps = power.corridor.without(at).steps
+        if len(steps) > 1:
+            await self._awaited.set(**{"power.schedule": [_written(step) for step in steps]})
+        else:
+            _, lower, upper = steps[0]
+            asked = {"power.schedule": "none", "power.lower": _watts(lower), "power.upper": _watts(upper)}
+            await self._awaited.set(**asked)
+        return f"the change at {at:.6g} s is taken back"
 
     async def _power(self) -> Any:
         in_force = await self._awaited.set()
@@ -73,6 +76,30 @@ class CorridorChart(View):
         if power.follow:
             raise InputError("corridor", f"the bounds come from {power.follow}", "power.follow: none")
         return power
+
+
+class CorridorChart(PowerDeeds, View):
+    """Power over time with the corridor's band, what is forecast, and when power was outside.
+
+    Drag an edge of the band, or move it with the arrow keys, to change that bound of the policy in force; a
+    change for later is put on the time axis to the right of now, or written below it: "in 10 min", "11:45".
+    What was changed can be undone. Where power is not watched, a line says what turns it on.
+    """
+
+    _esm = module("corridor_chart")
+    _css = style()
+    parts: ClassVar[tuple[str, ...]] = ("power",)
+    draws = frozenset({"samples", "marks", "corridor", "power_now"})
+
+    height = traitlets.Int(240, help="pixels").tag(sync=True)
+
+    def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
+        """Power now and its bounds."""
+        if not whole["samples"]:
+            yield "power is not watched"
+            return
+        _, watts, lower, upper, *_ = whole["samples"][-1]
+        yield f"{watts:.0f} W; corridor {lower:.0f} W to {'any' if upper is None else f'{upper:.0f} W'}"
 
 
 def _watts(found: Any) -> str:

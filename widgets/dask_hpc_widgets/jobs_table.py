@@ -10,22 +10,11 @@ from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 
-class JobsTable(View):
-    """Jobs that run, wait and are done. Ask for another size, hold, release, cancel, protect results."""
+class JobDeeds:
+    """What can be asked for about a job, by a view of a live cluster."""
 
-    _esm = module("jobs_table")
-    _css = style()
-    draws = frozenset({"jobs"})
-
-    height = traitlets.Int(360, help="pixels").tag(sync=True)
-
-    def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
-        """A line for each job."""
-        yield from super().lines(whole)
-        for job in whole["jobs"]:
-            done = "" if job["progress"] is None else f", {job['progress']:.0%} done"
-            why = job["waiting_because"] or job["reason"]
-            yield f"  {job['name']}: {job['state']}, {job['nodes']} of {job['asks']} nodes{done}; {why}"
+    _awaited: Any
+    with_client: Any
 
     async def do_resize(self, asked: Mapping[str, Any]) -> str:
         """Ask for so many more nodes, or fewer."""
@@ -56,6 +45,31 @@ class JobsTable(View):
             )
         await self.with_client(protect, futures, name=job)
         return f"{len(futures)} results of {job} are protected"
+
+
+class JobsTable(JobDeeds, View):
+    """Jobs that run, wait and are over. Search and order them; ask for another size, hold, release, cancel,
+    protect results."""
+
+    _esm = module("jobs_table")
+    _css = style()
+    draws = frozenset({"jobs"})
+
+    height = traitlets.Int(360, help="pixels").tag(sync=True)
+
+    def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
+        """A line for each job."""
+        yield from super().lines(whole)
+        yield from job_lines(whole)
+
+
+def job_lines(whole: Mapping[str, Any]) -> Iterable[str]:
+    """A line for each job."""
+    for job in whole["jobs"]:
+        done = "" if job["progress"] is None else f", {job['progress']:.0%} done"
+        failed = f"{job['failed']} tasks failed, " if job["failed"] else ""
+        why = failed + (job["waiting_because"] or job["reason"])
+        yield f"  {job['name']}: {job['state']}, {job['nodes']} of {job['asks']} nodes{done}; {why}"
 
 
 def _job(asked: Mapping[str, Any]) -> str:

@@ -10,7 +10,21 @@ from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 
-class StoryView(View):
+class StoryDeeds:
+    """What can be asked about a row of the story."""
+
+    _awaited: Any
+    send: Any
+
+    async def do_why(self, asked: Mapping[str, Any]) -> None:
+        """Send the whole row of that number."""
+        number = asked.get("number")
+        if type(number) is not int or number < 0:
+            raise InputError("row", f"found {number!r}", "a number of the story")
+        self.send({"why": number, "row": await self._awaited.why(number)})
+
+
+class StoryView(StoryDeeds, View):
     """The story, newest first: search it, and open a row to see the rule that spoke, what it looked at and
     what it did not do instead."""
 
@@ -28,11 +42,3 @@ class StoryView(View):
         for _, time, decision, job, nodes, reason in whole["story"][-20:]:
             size = f" ({nodes} nodes)" if nodes else ""
             yield f"{time:9.1f} s  {decision:<12} {names.get(job, job)}{size}  {reason}"
-
-    async def do_why(self, asked: Mapping[str, Any]) -> str:
-        """Send the whole row of that number."""
-        number = asked.get("number")
-        if type(number) is not int or number < 0:
-            raise InputError("row", f"found {number!r}", "a number of the story")
-        self.send({"why": number, "row": await self._awaited.why(number)})
-        return ""

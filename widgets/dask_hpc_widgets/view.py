@@ -198,11 +198,14 @@ class View(anywidget.AnyWidget):
         """Back to what was in force before the last change."""
         return f"undone: {(await self._awaited.undo())['name']} is in force"
 
-    async def _carry_out(self, deed: Callable[[Mapping[str, Any]], Awaitable[str]], asked: Any) -> None:
+    async def _carry_out(
+        self, deed: Callable[[Mapping[str, Any]], Awaitable[str | None]], asked: Any
+    ) -> None:
         """Do what somebody asked for, and say what came of it."""
         try:
-            self.done = await deed(asked)
-            self.problem = ""
+            said = await deed(asked)
+            if said is not None:  # it was a question: what came of the last deed stays said
+                self.done, self.problem = said, ""
         except InputError as error:
             self.problem = str(error)
         except Exception as error:

@@ -18,6 +18,7 @@ from dask_hpc.policy import Policy
 
 if TYPE_CHECKING:
     from dask_hpc.cluster.client.watch import Watch
+    from dask_hpc.view.course import Alert
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +146,14 @@ class Manager:
         from dask_hpc.cluster.client.watch import watch_of  # a cluster can be managed without the room view
 
         return watch_of(self._client)
+
+    def on_alert(self, act: Callable[["Alert"], object]) -> Callable[[], None]:
+        """Call this with every ``Alert`` from now on: a job has failed, the corridor cannot be kept, results
+        are lost, a job's walltime nears. On the client's event loop: it must not wait. What it raises is
+        logged. Answers how to end it."""
+        from dask_hpc.cluster.client.watch import tell_alerts
+
+        return tell_alerts(self.watch, act)
 
     def why(self, number: int) -> Any:
         """One row of the story, numbered from 0, with the rule that spoke, what it looked at and what it did

@@ -243,6 +243,7 @@ class LiveJob:
         #: how far it goes ahead of the queue, if it was stopped
         self.ahead = 0
         self.state: State = "waiting"
+        #: why it was decided what was decided of it last
         self.reason = ""
         self.nodes: tuple[str, ...] = ()
         self.started: float | None = None

@@ -150,16 +150,14 @@ class Lifecycle:
         """Somebody wants no more of a job. Its results stay, its nodes are free."""
         self._context.look_at_the_clock()
         count = self._cut_off(job)
-        job.reason = f"cancelled, with {count} tasks that were not done"
-        self._end(job, "cancel", job.reason)
+        self._end(job, "cancel", f"cancelled, with {count} tasks that were not done")
         self.tasks_change_hands()
         self._context.wake()
 
     def drop(self, job: LiveJob, reason: str, why: Explanation) -> None:
         """A job that waits is given up, as the policy says."""
         count = self._cut_off(job)
-        job.reason = f"given up, with {count} tasks: {reason}"
-        self._end(job, "drop", job.reason, why)
+        self._end(job, "drop", f"given up, with {count} tasks: {reason}", why)
         self.tasks_change_hands()
 
     # before a decision
@@ -250,10 +248,9 @@ class Lifecycle:
         """Tasks of a job that is over were tried again, and none of it is under way any more."""
         if (outcome := job.ends_as) != job.outcome:
             job.outcome, job.corrected = outcome, self._context.clock()
-            if outcome == "failed":
-                self._context.tell_of("fail", job, reason=f"tried again, {_failed(job)}")
-            else:
-                self._context.tell_of("end", job, reason="the tasks of it that had failed are done now")
+            is_done = outcome == "done"
+            job.reason = "the tasks of it that had failed are done now" if is_done else _failed(job)
+            self._context.tell_of("end" if is_done else "fail", job, reason=job.reason)
 
     # inner workings
 
@@ -337,6 +334,7 @@ class Lifecycle:
             indices.end(job.id)
         elif job.id in indices.waiting:
             indices.withdraw(job.id)
+        job.reason = reason
         self._context.tell_of(decision, job, nodes, reason, why)
         self.not_offered.pop(job, None)
         self._hand_overs.cancel(job)

@@ -182,7 +182,8 @@ class ControlLoop:
                 self.figures.allotted(holder)
                 if holder.layout:
                     self.spread.grown(context.staying(running))
-                context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
+                holder.reason = f"node {name} is gone"
+                context.tell_of("shrink", holder, holder.nodes, holder.reason)
                 self.windows.changed(holder)
             else:
                 reason = f"lost its last node {name}; waits again, ahead of others"

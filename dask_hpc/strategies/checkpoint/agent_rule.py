@@ -175,9 +175,10 @@ def climb(
 
 @dataclass(frozen=True, slots=True)
 class AgentRule(CheckpointStrategy):
-    """The rules of 000, 6 and 7."""
+    """How many agents keep copies, on which nodes, and how many nodes are there for it; seed 000, 6 and 7."""
 
     name: ClassVar[str] = "agents"
+    essential = ("count", "start", "resize", "rank")
 
     count: Annotated[
         Literal["climb", "by-sign", "fixed"],

@@ -14,7 +14,7 @@ from dask_hpc.strategies.strategy import FailureStrategy, Outlook
 
 @dataclass(frozen=True, slots=True)
 class NodeStealing(FailureStrategy):
-    """SFSJ, steal from small jobs; seed 002, section 3.1.4.
+    """A job that lost a node takes one from a smaller job; SFSJ of seed 002, section 3.1.4.
 
     When a job that failed cannot restart on idle nodes, the smallest running job gives its place: one
     with fewer nodes than the failed job, but as many as it lacks. Equals: the one submitted latest (the

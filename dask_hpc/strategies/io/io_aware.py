@@ -180,7 +180,9 @@ Denominator = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class IoAwareQueue(QueueStrategy):
-    """Start the job, and size, of least weighted priority; seed 002, section 4.2.4, Algorithm 3.
+    """Start whoever brings what runs closest to the workload's I/O; seed 002, section 4.2.4, Algorithm 3.
+
+    The job, and size, of least weighted priority starts.
 
     ``wp = (1 - alpha) * place in the queue + alpha * imbalance``, both normalised to 0..1 over all
     waiting jobs and sizes; the imbalance is how far the system's intensity would be from the workload's.
@@ -195,6 +197,7 @@ class IoAwareQueue(QueueStrategy):
     """
 
     name: ClassVar[str] = "io-aware"
+    essential = ("alpha", "reading", "adaptive")
 
     alpha: Annotated[
         float, Parameter("weight of the I/O balance against the order of arrival", low=0.0, high=1.0)
@@ -259,7 +262,8 @@ class IoAwareQueue(QueueStrategy):
 
 @dataclass(frozen=True, slots=True)
 class IoAware(MalleabilityStrategy):
-    """Resize a job so that what runs comes closer to the workload; seed 002, equations 4.12 and 4.13.
+    """Resize a job so that the I/O of what runs comes closer to the workload's; seed 002, equations 4.12
+    and 4.13.
 
     Balance only, no fairness: the size with the least imbalance, if that is less than now. Growth is limited
     by idle nodes. "Shrink only if the queue has something better" is open: ``better`` asks for a waiting

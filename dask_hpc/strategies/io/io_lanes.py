@@ -158,7 +158,9 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class IoLanes(IoStrategy):
-    """Tune by measured throughput (``Search``), and pair what reads with what computes.
+    """Each file system is read by as many tasks at once as it serves best, and the others compute.
+
+    Tuned by measured throughput (``Search``); what reads is paired with what computes.
 
     Throughput is reads in flight over seconds for one (Little's law), so it needs no clock but theirs.
     There is no limit at first: nothing is tried before the reads that are known make up for what a try
@@ -171,6 +173,7 @@ class IoLanes(IoStrategy):
     """
 
     name: ClassVar[str] = "io-lanes"
+    essential = ("limit", "tune", "pair")
 
     limit: Annotated[
         int, Parameter("reads at once, of each file system, to begin with; 0: as many as workers take", low=0)

@@ -16,7 +16,9 @@ from dask_hpc.strategies.strategy import LendingStrategy, Loans
 
 @dataclass(frozen=True, slots=True)
 class FavorCheckpoints(LendingStrategy):
-    """Seed 000, section 7.3.2.2, Algorithm 10: what is urgent gets idle nodes before any job starts, and if
+    """Nodes for those who keep copies come before nodes for jobs.
+
+    Seed 000, section 7.3.2.2, Algorithm 10: what is urgent gets idle nodes before any job starts, and if
     there are too few, running jobs shrink for it, the least efficient first; what would only serve better
     gets what is idle when nothing else is left to decide.
 

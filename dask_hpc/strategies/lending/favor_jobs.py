@@ -16,7 +16,9 @@ from dask_hpc.strategies.strategy import LendingStrategy, Loans
 
 @dataclass(frozen=True, slots=True)
 class FavorJobs(LendingStrategy):
-    """Seed 000, section 7.3.2.2, Algorithm 11: nobody shrinks for a service. Nodes of which it uses next to
+    """Nodes for jobs come before nodes for those who keep copies.
+
+    Seed 000, section 7.3.2.2, Algorithm 11: nobody shrinks for a service. Nodes of which it uses next to
     nothing come back for jobs that wait, in the order of the queue, and for malleable ones that could grow;
     what is urgent gets what is idle in the end, and what is not urgent gets nothing. One node always stays.
 

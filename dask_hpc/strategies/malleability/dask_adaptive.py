@@ -18,7 +18,7 @@ Counts = tuple[float, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class DaskAdaptive(MalleabilityStrategy):
-    """What ``distributed.deploy.Adaptive`` would do if every job were a cluster of its own.
+    """Each job has as many nodes as finish the work left in a target time: Dask's adaptive scaling.
 
     Its target is ``ceil(work / target_duration)`` within the job's range; it grows at once and shrinks
     after ``wait_count`` decisions in a row that ask for less. A simulated job stands in for its task

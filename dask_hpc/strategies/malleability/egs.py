@@ -15,7 +15,8 @@ from dask_hpc.strategies.malleability.grow_shrink import GrowShrink, gives, grow
 
 @dataclass(frozen=True, slots=True)
 class Egs(GrowShrink):
-    """Seed 001, section 5.3.1, Algorithm 3; seed 000, section 4.2.2.2.
+    """What is idle is given, and what is needed is taken, in equal shares; seed 001, section 5.3.1,
+    Algorithm 3; seed 000, section 4.2.2.2.
 
     Seed 001 prints ceilings plus a remainder, which hands out too much; shares here are floors, and the
     remainder goes node by node to the oldest (from the youngest). Its worked example refuses to shrink

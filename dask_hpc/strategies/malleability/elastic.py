@@ -189,6 +189,8 @@ class _Elastic:
     scale badly.
     """
 
+    essential: ClassVar[tuple[str, ...]] = ("bias", "hysteresis", "cost", "patience")
+
     bias: Annotated[
         float,
         Parameter("0: work is work (makespan); 1: little work left counts more (response)", low=0, high=2),
@@ -372,9 +374,12 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class ElasticQueue(_Elastic, QueueStrategy):
-    """The starts of ``elastic``; ours. See the malleability strategy of that name, which belongs to it
-    and should have the same parameters. Without malleable jobs it is backfilling in order of work, with
-    a reservation only for a job that has waited too long."""
+    """The job for which nodes are worth most starts first; ours.
+
+    See the malleability strategy of that name, which belongs to it and should have the same parameters.
+    Without malleable jobs it is backfilling in order of work, with a reservation only for a job that has
+    waited too long.
+    """
 
     name: ClassVar[str] = "elastic"
 
@@ -398,7 +403,9 @@ class ElasticQueue(_Elastic, QueueStrategy):
 
 @dataclass(frozen=True, slots=True)
 class Elastic(_Elastic, MalleabilityStrategy):
-    """The resizes of ``elastic``; ours. It answers what the digest of seed 000 (4.4) found nobody to have:
+    """Nodes go to the running job for which they are worth most; ours.
+
+    It answers what the digest of seed 000 (4.4) found nobody to have:
     malleability with backfilling, predicted benefit, resize cost, hysteresis, constraints, fairness. Made
     for the queue strategy ``elastic``; beside another it may shrink jobs for one that does not start.
     """

@@ -10,9 +10,11 @@ from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, Resizes
 
 @dataclass(frozen=True, slots=True)
 class FcfsMalleable(MalleabilityStrategy):
-    """The baseline of seed 002, section 4.2.5.1, beside the queue strategy ``fcfs``: growth instead of
-    backfilling. The source grows a job at its own scheduling point; where several are at theirs, the one
-    that started first goes first."""
+    """Malleable jobs grow into whatever is idle, and never shrink. The baseline of seed 002, section 4.2.5.1.
+
+    It goes beside the queue strategy ``fcfs``: growth instead of backfilling. The source grows a job at its
+    own scheduling point; where several are at theirs, the one that started first goes first.
+    """
 
     name: ClassVar[str] = "fcfs-malleable"
 

@@ -12,7 +12,8 @@ from dask_hpc.strategies.malleability.grow_shrink import GrowShrink, grow_into, 
 
 @dataclass(frozen=True, slots=True)
 class GiveWay(GrowShrink):
-    """Ours, in the frame of the published strategies, which look at the order of start only.
+    """Malleable jobs make room for one at least as urgent as they are; ours, in the frame of the published
+    strategies, which look at the order of start only.
 
     For the first waiting job those running jobs shrink that have no higher priority: the least urgent
     first, and of those that are alike the one that started last. Idle nodes go to the most urgent.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
@@ -174,6 +174,8 @@ class GrowShrink(MalleabilityStrategy):
     starts in a later decision, once the nodes are free indeed. Nodes that are about to come free count
     as idle for the head, and while the head only waits for those nobody grows.
     """
+
+    essential: ClassVar[tuple[str, ...]] = ("priority", "guard")
 
     priority: Annotated[
         Literal["waiting", "running"],

@@ -17,7 +17,8 @@ from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStr
 
 @dataclass(frozen=True, slots=True)
 class MalleableEasyQueue(QueueStrategy):
-    """Seed 002, section 4.1, Algorithm 1, steps 1 and 3.
+    """Start by priority, on fewer nodes where not all are idle; seed 002, section 4.1, Algorithm 1, steps 1
+    and 3.
 
     Every waiting job, in order of priority, starts on as many of its preferred nodes as are free, but at
     least its minimum. The printed BACKFILL step, another malleable job for the nodes left over, is what
@@ -42,7 +43,8 @@ class MalleableEasyQueue(QueueStrategy):
 
 @dataclass(frozen=True, slots=True)
 class MalleableEasy(MalleabilityStrategy):
-    """Seed 002, section 4.1, Algorithm 1, steps 2 and 4, and its feasibility routine.
+    """Jobs give a share of their nodes for the one that waits, else long ones grow; seed 002, section 4.1,
+    Algorithm 1, steps 2 and 4, and its feasibility routine.
 
     If no node is free, running jobs of lower priority than a waiting one give ``sharing_factor`` of their
     nodes each, lowest priority first, until that job can start; here nobody gives if that is not enough. A
@@ -63,6 +65,7 @@ class MalleableEasy(MalleabilityStrategy):
     """
 
     name: ClassVar[str] = "malleable-easy"
+    essential = ("sharing_factor", "gamma", "victims")
 
     sharing_factor: Annotated[
         float, Parameter("share of its nodes that a job gives at once", low=0.0, high=0.99)

@@ -15,7 +15,9 @@ from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, Resizes
 
 @dataclass(frozen=True, slots=True)
 class ParslSimple(MalleabilityStrategy):
-    """The five cases of Parsl's strategy, a block being one node with one slot.
+    """Each job has nodes for a share of its outstanding tasks. The five cases of Parsl's strategy.
+
+    A block is one node with one slot.
 
     1. No tasks: back to the minimum, once idle for ``max_idletime``. 2. Fewer slots per task than
     ``parallelism``: grow to ``tasks * parallelism`` slots, up to the maximum. 3. Tasks but no slots: one

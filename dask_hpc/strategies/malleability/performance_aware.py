@@ -17,7 +17,8 @@ Seen = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class PerformanceAware(GrowShrink):
-    """Ranked by MTCT, communication over compute time; seed 000, section 4.2.3, Algorithm 3.
+    """The least efficient job gives nodes, the most efficient one gets them; seed 000, section 4.2.3,
+    Algorithm 3. Ranked by MTCT, communication over compute time.
 
     The printed nesting grows jobs only if one waits; we grow whenever nodes are idle, as its text says.
     Jobs not measured yet stand in the middle; equals rank as under FPSMA. The 60 s guard, not stated
@@ -30,6 +31,7 @@ class PerformanceAware(GrowShrink):
     """
 
     name: ClassVar[str] = "performance-aware"
+    essential = ("priority", "guard", "lower", "upper")
 
     lower: Annotated[
         float, Parameter("grow only jobs whose MTCT is below this; 0: any", low=0.0, high=1e6)

@@ -17,7 +17,9 @@ from dask_hpc.strategies.strategy import Outlook, Resizes
 
 @dataclass(frozen=True, slots=True)
 class Restart(PerformanceAware):
-    """Seed 000, section 7.4.4: a job that commits and is moldable is announced as flexible; to resize it, it
+    """Jobs that cannot change their size while they run are stopped and started again on another.
+
+    Seed 000, section 7.4.4: a job that commits and is moldable is announced as flexible; to resize it, it
     is stopped and launched again, and its checkpoint is read into the other number of nodes. Malleable jobs
     are resized as performance-aware resizing would; only when that has nothing to say somebody is restarted.
 
@@ -30,6 +32,7 @@ class Restart(PerformanceAware):
     """
 
     name: ClassVar[str] = "restart"
+    essential = ("priority", "guard", "commit", "cost")
 
     commit: Annotated[
         Literal["first", "last"],

@@ -122,7 +122,7 @@ class Followed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InSitu(PlacementStrategy):
-    """Seed 004, 2.1 to 2.7: nodes, cores and analyses are divided so that an iteration takes the least time.
+    """Nodes, cores and analyses are divided so that an iteration takes the least time; seed 004, 2.1 to 2.7.
 
     The seed divides them once, before the run, from figures that are given. Ours watches: the first
     iterations run as declared (where nothing was declared, as if an analysis took a tenth of the
@@ -134,6 +134,7 @@ class InSitu(PlacementStrategy):
     """
 
     name: ClassVar[str] = "in-situ"
+    essential = ("mode", "order", "when_slow")
 
     mode: Annotated[
         Mode, Parameter("analyses run beside the next iteration, or the simulation waits for those in situ")

@@ -63,6 +63,7 @@ class PowerCorridor(PowerStrategy):
     """
 
     name: ClassVar[str] = "power-corridor"
+    essential = ("lower", "upper", "schedule", "margin", "mode")
 
     lower: Annotated[float, Parameter("power is not to fall below", unit="W", low=0.0, high=1e12)] = 0.0
     upper: Annotated[float, Parameter("power is not to rise above", unit="W", low=0.0, none=inf)] = inf

@@ -15,7 +15,7 @@ from dask_hpc.strategies.strategy import QueueStrategy, Starts
 
 @dataclass(frozen=True, slots=True)
 class Slack(QueueStrategy):
-    """Slack-based mapping; seed 003, section 4.7.3.
+    """The job with the least time to spare before its deadline starts first; seed 003, section 4.7.3.
 
     The queue is in order of slack, the time from now to a job's deadline beyond what it takes to run; whoever
     fits starts, in that order, and nobody has a reservation. As printed the slack does not depend on the time

@@ -214,7 +214,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Demand(SizeStrategy):
-    """The size that Dask's own rule would want, without what makes it lose work and money.
+    """As many units as the work at hand needs: the size of Dask's own rule, without what makes it lose work.
 
     The target is what finishes the work at hand in ``target_duration``, what holds the results, what their
     copies need, or what the jobs hold and ask for, whichever is most. Then:
@@ -243,6 +243,7 @@ class Demand(SizeStrategy):
     """
 
     name: ClassVar[str] = "demand"
+    essential = ("target_duration", "idle_grace", "max_pending", "handover")
 
     target_duration: Annotated[
         float, Parameter("time in which the work at hand should be done", unit="s", low=0.001, high=1e9)

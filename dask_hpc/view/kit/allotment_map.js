@@ -16,7 +16,7 @@ const TOP = 4;
 const KEPT = 2 * 3600;
 /** Below so many pixels a row is confetti; a column of bands is about so wide. */
 const THIN = 3;
-const COLUMN = 2;
+const COLUMN = 3;
 /** Of a node that is not as others: its sign, the theme's colour for it and what it is called. */
 const SIGNS = {
   hold: ["\u2016", "ink", "on hold"],
@@ -511,7 +511,8 @@ function render({ model, el }) {
   const plot = h("div", { class: "dh-plot" });
   const line = h("div");
   claim(el, "dh-allotments");
-  el.append(...(bar.element ? [bar.element] : []), h("h3", {}, "Who holds which node", note), plot, ...(isAlone ? [line] : []));
+  const heading = h("h3", {}, "Who holds which node", note);
+  el.append(...(bar.element ? [bar.element] : []), heading, plot, ...(isAlone ? [line] : []));
   const drawn = new TimePicture(model, plot, {
     name: "Nodes over time",
     height: model.get("height") ?? heightFor(model.get("course")?.nodes?.names.length ?? 16),
@@ -532,6 +533,7 @@ function render({ model, el }) {
     legend: () => legend(picture, drawn.floor),
     tables: () => [["Allotments", () => allotmentsCsv(picture)]],
   });
+  heading.append(drawn.legend);
   const ended = isAlone ? showQueue(model, line) : () => {};
   let told = -Infinity;
 

@@ -2,7 +2,7 @@
 
 import { colourOf } from "./shared/colours.js";
 import { follow } from "./shared/course.js";
-import { claim, fill, h, tellWhatCame } from "./shared/page.js";
+import { claim, deeds, fill, h, tellWhatCame } from "./shared/page.js";
 import { countOf, showDuration, showLarge } from "./shared/units.js";
 
 const MOST_NODES = 64;
@@ -72,11 +72,12 @@ function render({ model, el }) {
   const said = h("div", { role: "status", "aria-live": "polite", class: "dh-note" });
   const body = h("div");
   claim(el, "dh-checkpoints");
-  el.append(h("h3", {}, "Checkpoints"), said, body);
+  el.append(h("h3", {}, "Checkpoints"), said, deeds({}, body));
 
   function show(found) {
-    el.hidden = Boolean(model.get("beside")) && !found;
+    el.hidden = Boolean(model.get("tiles")) && !found;
     if (!found) return fill(body, h("div", { class: "dh-note" }, "Nothing is protected: dask_hpc.protect(x, name=\"x\") keeps copies of x on other nodes."));
+    const focused = body.contains(document.activeElement) ? document.activeElement.dataset.unprotects : undefined;
     const numbers = new Map(found.nodes.map((one, i) => [one.name, i]));
     fill(body,
       h("div", { class: "dh-row" }, figuresOf(found).map(([value, name, isBad]) => h("span", { class: `dh-card${isBad ? " dh-bad" : ""}` }, h("b", {}, value), ` ${name}`))),
@@ -88,6 +89,7 @@ function render({ model, el }) {
       h("div", { role: "list", "aria-label": "copies by node" }, bars(found.nodes).slice(0, MOST_NODES).map((one) => bar(one, numbers))),
       found.nodes.length > MOST_NODES ? h("div", { class: "dh-note" }, `and ${found.nodes.length - MOST_NODES} more nodes`) : null,
       found.versions.length ? versions(found.versions) : null);
+    if (focused !== undefined) body.querySelector(`[data-unprotects="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
   function protectedRow(one) {
@@ -98,7 +100,7 @@ function render({ model, el }) {
       h("td", {}, last ? `${showDuration(last.ago)} ago, ${showLarge(last.moved, "B")} in ${showDuration(last.seconds)}` : "none yet"),
       h("td", {}, one.next_due === null ? "-" : typeof one.next_due === "number" ? showDuration(one.next_due) : String(one.next_due)),
       h("td", {}, Object.entries(one.every ?? {}).map(([level, every]) => h("div", {}, `${level}: every ${typeof every === "number" ? showDuration(every) : every}`))),
-      h("td", {}, isFixed ? null : h("button", { onclick: () => model.send({ do: "unprotect", name: one.name }) }, "Unprotect")));
+      h("td", {}, isFixed ? null : h("button", { "aria-label": `${one.name}: its copies are not kept any longer`, "data-unprotects": one.name, onclick: () => model.send({ do: "unprotect", name: one.name }) }, "Unprotect")));
     return one.why ? [row, h("tr", {}, h("td", { colspan: "6", class: "dh-note" }, one.why))] : [row];
   }
 
@@ -124,7 +126,7 @@ function render({ model, el }) {
   const end = follow(model, (news, isWhole) => {
     if (isWhole || "checkpoint" in news) show(news.checkpoint ?? null);
   });
-  const quiet = isFixed ? () => {} : tellWhatCame(model, said);
+  const quiet = isFixed || model.get("beside") ? () => {} : tellWhatCame(model, said);
   return () => {
     end();
     quiet();

@@ -1,7 +1,7 @@
 // The control room: how the cluster is, who had which node and how much power was drawn on one axis of time, and
 // a tab for whatever else one can look at or do. All of it is drawn from one model and one feed.
 
-import { claim, h, views } from "./shared/page.js";
+import { claim, h, tellWhatCame, views } from "./shared/page.js";
 import { clamp } from "./shared/scale.js";
 
 const [LEAST, USUAL, MOST] = [0.15, 0.5, 0.8]; // share of the pictures
@@ -89,9 +89,12 @@ function render({ model, el }) {
   };
   claim(el, "dask-hpc-room");
   el.style.height = model.get("height");
-  const pictures = h("div", { class: "dh-pictures" }, drawn("allotment_map"), drawn("corridor_chart"));
+  const said = h("div", { class: "dh-note", role: "status", "aria-live": "polite" });
+  ends.push(tellWhatCame(model, said));
+  const pictures = h("div", { class: "dh-pictures" },
+    h("div", { class: "dh-time-bar" }, drawn("time_toolbar"), said), drawn("allotment_map", model, "dh-fills"), drawn("corridor_chart", model, "dh-fills"), drawn("queue"));
   const pages = model.get("tabs").map(([title, name, trait]) => {
-    if (!trait) return [title, drawn(name)];
+    if (!trait) return [title, h("div", {}, drawn(name))];
     // some have a model of their own
     const place = h("div");
     const id = model.get(trait).replace("IPY_MODEL_", "");

@@ -257,11 +257,11 @@ function planned(power, context, x, from, to, right, floor, theme) {
     const isTight = right - x(time) < words.length * 7;
     context.fillStyle = theme.good;
     context.textAlign = isTight ? "right" : "left";
-    context.fillText(words, x(time) + (isTight ? -4 : 4), 9 + (i % 3) * 14);
+    context.fillText(words, x(time) + (isTight ? -4 : 4), floor - 10 - (i % 3) * 14);
   });
 }
 
-/** That the corridor cannot be kept, where it is. */
+/** That the corridor cannot be kept, above it: there nothing is measured. */
 function complain(power, context, x, y, right, floor, theme) {
   const { lower, upper } = power.bounds(power.now);
   const left = EDGE.left + 6;
@@ -274,7 +274,7 @@ function complain(power, context, x, y, right, floor, theme) {
     kept.lines = wrapped(power.broken, wide - 20, (words) => context.measureText(words).width);
   }
   const high = kept.lines.length * 15 + 6;
-  const top = clamp(y(upper ?? lower ?? 0) - high - 2, 2, Math.max(2, floor - high - 4));
+  const top = 2;
   context.globalAlpha = 0.9;
   context.fillStyle = theme.paper;
   context.fillRect(left, top, wide, high);
@@ -282,7 +282,8 @@ function complain(power, context, x, y, right, floor, theme) {
   context.fillStyle = theme.bad;
   context.fillRect(left, top, wide, high);
   context.globalAlpha = 1;
-  context.fillRect(left, top, 3, high);
+  // from the words to the edge that they are about
+  context.fillRect(left, top, 3, Math.max(high, y(upper ?? lower ?? 0) - top));
   context.textAlign = "left";
   kept.lines.forEach((words, i) => context.fillText(words, left + 10, top + 11 + i * 15));
 }
@@ -356,7 +357,7 @@ function band(power, context, x, y, from, to, floor, theme) {
     const top = upper === null ? TOP : y(upper);
     const bottom = lower === null ? floor : y(lower);
     context.globalAlpha = since >= power.now ? 0.2 : 0.12;
-    context.fillStyle = theme.good;
+    context.fillStyle = power.broken && since === power.now ? theme.bad : theme.good;
     context.fillRect(left, top, right - left, bottom - top);
     context.globalAlpha = 1;
     for (const edge of [upper === null ? null : top, lower === null ? null : bottom]) {
@@ -396,7 +397,7 @@ function cone(power, context, x, y, to, right, theme) {
   if (right - x(last[0]) < 60) return;
   context.fillStyle = theme.accent;
   context.textAlign = "right";
-  context.fillText("forecast", right - 4, Math.min(y(0) - 8, y(last[4]) + 9));
+  context.fillText("forecast", right - 32, Math.min(y(0) - 8, y(last[4]) + 9));
 }
 
 /** What was forecast when, of a run that is over. */
@@ -469,7 +470,7 @@ function render({ model, el }) {
   const list = h("div", { class: "dh-row dh-planned" });
   const later = laterForm();
   const hands = deeds({}, later, list);
-  const heading = h("h3", {}, "Power", note, isAlone && !isFixed ? deeds({}, undo) : null);
+  const heading = h("h3", {}, "Power", note, ...(isAlone && !isFixed ? [deeds({}, undo)] : []));
   claim(el, "dh-corridor");
   el.append(...(bar.element ? [bar.element] : []), heading, nothing, plot, hands, said);
   const drawn = new TimePicture(model, plot, {
@@ -484,6 +485,7 @@ function render({ model, el }) {
     tables: () => [["Power", () => samplesCsv(power)]],
   });
   plot.append(moves);
+  heading.append(drawn.legend);
   /** What was said of an edge last, and the edge that is dragged. */
   let begun = null;
   let held = null;

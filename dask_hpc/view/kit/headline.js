@@ -1,7 +1,8 @@
 // The line above all views: how the cluster is, and what one can do about it at any time.
 
+import { alertsBadge } from "./shared/alerts.js";
 import { follow, forget, isEnd, stateOf } from "./shared/course.js";
-import { claim, deeds, fill, h, saveAs, tellWhatCame } from "./shared/page.js";
+import { claim, deeds, fill, h, saveAs } from "./shared/page.js";
 import { countOf, showBounds, showClock, showDuration, showLarge } from "./shared/units.js";
 
 const EVERY = 250; // ms between two times that it is drawn
@@ -108,15 +109,15 @@ export function clockOf(head) {
 function render({ model, el }) {
   const headline = new Headline();
   const cards = h("div", { class: "dh-figures" });
-  const said = h("div", { class: "dh-note dh-said", role: "status", "aria-live": "polite" });
   const pause = h("button", { onclick: () => model.send({ do: pause.dataset.does }), "data-does": "pause" }, "Pause");
   const undo = h("button", { onclick: () => model.send({ do: "undo" }), disabled: true }, "Undo");
   const hands = deeds({}, pause, undo);
+  const alerts = alertsBadge(model);
   const report = h("button", { title: "All that is shown, as one page to keep", onclick: () => (model.get("report") ? saveAs("dask-hpc.html", model.get("report")) : model.send({ do: "report" })) }, "Report");
   claim(el, "dh-headline");
   el.setAttribute("role", "region");
   el.setAttribute("aria-label", "The cluster in a line");
-  el.append(cards, h("div", { class: "dh-hands" }, hands, report), said);
+  el.append(cards, h("div", { class: "dh-hands" }, alerts.element, hands, report));
   let seen = 0;
 
   const end = follow(model, (news, isWhole) => {
@@ -134,19 +135,18 @@ function render({ model, el }) {
     const isPaused = head?.state === "paused";
     pause.textContent = isPaused ? "Resume" : "Pause";
     pause.dataset.does = isPaused ? "resume" : "pause";
-    report.hidden = isOver;
+    report.hidden = alerts.element.hidden = isOver;
     pause.hidden = undo.hidden = isOver || Boolean(model.get("readonly"));
     undo.disabled = !head?.undo;
     undo.title = head?.undo ? `Back to what was before the last change; ${countOf(head.undo, "step")} back at most` : "Nothing to undo";
   });
   const heard = (message) => {
-    if (message.report) saveAs("dask-hpc.html", new Blob([message.report], { type: "text/html" }));
+    if (message.report) saveAs("dask-hpc.html", message.report, "text/html");
   };
   model.on("msg:custom", heard);
-  const quiet = model.get("readonly") ? () => {} : tellWhatCame(model, said);
   return () => {
     end();
-    quiet();
+    alerts.end();
     model.off("msg:custom", heard);
   };
 }

@@ -1,13 +1,14 @@
 // How efficiency depends on the interval between two commits.
 
 import { Canvas } from "./shared/canvas.js";
-import { asker, slider } from "./shared/explore.js";
+import { asker, scaleMarks, slider } from "./shared/explore.js";
 import { claim, fill, h } from "./shared/page.js";
-import { linear } from "./shared/scale.js";
+import { clamp, linear } from "./shared/scale.js";
 import { showDuration } from "./shared/units.js";
 
 const LEFT = 56;
 const BOTTOM = 24;
+const LONGEST = 2000 * 3600; // seconds of work; what is not known counts as that
 
 /** Pixels of the curve: interval by its logarithm to the right, efficiency upwards. */
 export function points(curve, width, height) {
@@ -23,27 +24,37 @@ export function lowest(curve) {
 
 function render({ model, el }) {
   const ask = asker(model);
-  const answer = h("div", { role: "status", "aria-live": "polite" });
+  const answer = h("div", { class: "dh-answer", role: "status", "aria-live": "polite" });
   const controls = h("div", { class: "dh-sliders" });
   const plot = h("div", { class: "dh-plot" });
   claim(el, "dh-interval");
-  el.append(h("h3", {}, "How often to commit"), controls, plot, answer);
+  el.append(h("h3", {}, "How often to commit"), controls, answer, h("div", { class: "dh-note" }, "share of the time that is work, by the work between two commits"), plot);
   const canvas = new Canvas(plot, paint, { height: 200, label: "Efficiency by interval" });
   let levels = structuredClone(model.get("levels"));
 
+  let knobs = [];
+  const hours = slider({ label: "work to do", low: 360, high: LONGEST, value: model.get("hours") * 3600 || LONGEST, unit: "s", change: (x) => ask("hours", x / 3600) });
+
+  /** Sliders for each level, anew only if there are others: somebody may hold one. */
   function show() {
+    const names = levels.map((one) => one.name).join();
     levels = structuredClone(model.get("levels"));
-    fill(controls, levels.flatMap((level, i) => [
-      knob(i, "commit", `${level.name}: a commit takes`, 0.05, 3600),
-      knob(i, "mtbf", `${level.name}: needed every`, 600, 90 * 86400),
-    ]), slider({ label: "work to do", low: 0.1, high: 2000, value: model.get("hours") || 2000, show: (x) => showDuration(x * 3600), change: (x) => ask("hours", x) }));
+    if (!knobs.length || names !== levels.map((one) => one.name).join()) {
+      knobs = levels.flatMap((level, i) => [
+        knob(i, "commit", `${level.name}: a commit takes`, 0.05, 3600),
+        knob(i, "mtbf", `${level.name}: needed every`, 600, 90 * 86400),
+      ]);
+      fill(controls, knobs.map(([, , one]) => one), hours);
+    }
+    for (const [i, key, one] of knobs) one.put(levels[i][key]);
+    hours.put(model.get("hours") * 3600 || LONGEST);
   }
 
   function knob(i, key, label, low, high) {
-    return slider({ label, low, high, value: levels[i][key], show: showDuration, change: (value) => {
+    return [i, key, slider({ label, low, high, value: levels[i][key], unit: "s", change: (value) => {
       levels[i][key] = value;
       ask("levels", structuredClone(levels));
-    } });
+    } })];
   }
 
   function tell() {
@@ -74,7 +85,10 @@ function render({ model, el }) {
       context.fillText(`${Math.round(share * 100)} %`, LEFT - 6, y(share));
     }
     context.textAlign = "center";
-    for (let i = 0; i < curve.length; i += 10) context.fillText(showDuration(curve[i][0]), Math.min(width - 30, Math.max(LEFT + 20, x(Math.log(curve[i][0])))), height - 10);
+    for (const [seconds, , words] of scaleMarks(curve[0][0], curve.at(-1)[0], "s", width - LEFT)) {
+      context.fillText(words, clamp(x(Math.log(seconds)), LEFT + 20, width - 30), height - 12);
+      context.fillRect(x(Math.log(seconds)), height - BOTTOM, 1, 4);
+    }
     context.strokeStyle = theme.accent;
     context.lineWidth = 2;
     context.beginPath();
@@ -91,8 +105,10 @@ function render({ model, el }) {
   show();
   tell();
   model.on("change:found change:problem", tell);
+  model.on("change:levels change:hours", show);
   return () => {
     model.off("change:found change:problem", tell);
+    model.off("change:levels change:hours", show);
     canvas.remove();
   };
 }

@@ -27,7 +27,7 @@ function render({ model, el }) {
   el.append(h("h3", {}, "File systems", note), body);
 
   function show(lanes) {
-    el.hidden = Boolean(model.get("beside")) && !lanes.length;
+    el.hidden = Boolean(model.get("tiles")) && !lanes.length;
     note.textContent = lanes.length > MOST ? `${MOST} of ${countOf(lanes.length, "file system")}` : "";
     fill(body, lanes.length
       ? h("table", {}, h("tr", {}, HEADS.map((one) => h("th", {}, one))), rowsOf(lanes).map((row) => h("tr", {}, row.map((one) => h("td", {}, one)))))

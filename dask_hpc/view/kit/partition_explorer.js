@@ -3,12 +3,19 @@
 import { Canvas } from "./shared/canvas.js";
 import { asker, slider } from "./shared/explore.js";
 import { claim, fill, h } from "./shared/page.js";
-import { showDuration, showLarge } from "./shared/units.js";
+import { showDuration } from "./shared/units.js";
 
 export const PARTS = [
   ["simulation", "#0072b2", "simulation"],
   ["in_situ", "#e69f00", "in situ, on helper cores"],
   ["in_transit", "#009e73", "in transit, on staging nodes"],
+];
+
+const KNOBS = [
+  ["bandwidth", "bandwidth of a node", 1e7, 1e12, "B/s"],
+  ["memory", "memory of a node", 1e9, 4e12, "B"],
+  ["nodes", "nodes", 1, 1024, ""],
+  ["cores", "cores of a node", 1, 256, ""],
 ];
 
 /** Rectangles of the machine in a box: [part, left, top, width, height]; helper cores are on top. */
@@ -31,30 +38,24 @@ export function bars(phases) {
 function render({ model, el }) {
   const ask = asker(model);
   const plot = h("div", { class: "dh-plot" });
-  const answer = h("div", { role: "status", "aria-live": "polite" });
+  const answer = h("div", { class: "dh-answer", role: "status", "aria-live": "polite" });
   const times = h("div");
   const controls = h("div", { class: "dh-sliders" });
   const mode = h("select", { "aria-label": "mode", onchange: () => ask("mode", mode.value) },
     h("option", { value: "async" }, "analyses beside the next iteration"), h("option", { value: "sync" }, "the simulation waits for analyses in situ"));
   claim(el, "dh-partition");
-  el.append(h("h3", {}, "Who runs where", mode), controls, plot, times, answer);
+  el.append(h("h3", {}, "Who runs where", mode), controls, answer, plot, times);
   const canvas = new Canvas(plot, paint, { height: 190, label: "Nodes and cores" });
 
-  function knob(name, label, low, high, show, read = (x) => x) {
-    return slider({ label, low, high, value: model.get(name), show, change: (value) => ask(name, read(value)) });
-  }
-
-  const whole = (x) => Math.max(1, Math.round(x));
-  fill(controls,
-    knob("bandwidth", "bandwidth of a node", 1e7, 1e12, (x) => `${showLarge(x, "B")}/s`),
-    knob("memory", "memory of a node", 1e9, 4e12, (x) => showLarge(x, "B")),
-    knob("nodes", "nodes", 1, 1024, (x) => String(whole(x)), whole),
-    knob("cores", "cores of a node", 1, 256, (x) => String(whole(x)), whole));
+  const knobs = Object.fromEntries(KNOBS.map(([name, label, low, high, unit]) => [name,
+    slider({ label, low, high, unit, isWhole: !unit, value: model.get(name), change: (value) => ask(name, value) })]));
+  fill(controls, Object.values(knobs));
 
   function tell() {
     const found = model.get("found");
     const problem = model.get("problem");
     mode.value = model.get("mode");
+    for (const [name, knob] of Object.entries(knobs)) knob.put(model.get(name));
     canvas.repaint();
     if (problem || !found.phases) return fill(answer, h("div", { class: "dh-bad" }, problem));
     fill(times, bars(found.phases).map(({ words, colour, seconds, share }) => {
@@ -97,9 +98,10 @@ function render({ model, el }) {
   }
 
   tell();
-  model.on("change:found change:problem change:mode", tell);
+  const seen = ["found", "problem", "mode", ...KNOBS.map(([name]) => name)].map((one) => `change:${one}`).join(" ");
+  model.on(seen, tell);
   return () => {
-    model.off("change:found change:problem change:mode", tell);
+    model.off(seen, tell);
     canvas.remove();
   };
 }

@@ -9,7 +9,7 @@ function render({ model, el }) {
   el.append(h("h3", {}, "In situ pipelines"), body);
 
   function show(drawn) {
-    el.hidden = Boolean(model.get("beside")) && !drawn;
+    el.hidden = Boolean(model.get("tiles")) && !drawn;
     if (drawn) body.innerHTML = drawn;
     else body.replaceChildren(h("div", { class: "dh-note" }, "No pipeline has run yet: what a dask_hpc.InSituPipeline does on this cluster shows here."));
   }

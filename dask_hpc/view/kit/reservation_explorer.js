@@ -1,7 +1,7 @@
 // Which walltimes to ask for, one after the other, and what that costs if a commit takes longer or shorter.
 
 import { Canvas } from "./shared/canvas.js";
-import { asker, slider } from "./shared/explore.js";
+import { asker, scaleMarks, slider } from "./shared/explore.js";
 import { claim, fill, h } from "./shared/page.js";
 import { clamp, linear } from "./shared/scale.js";
 import { showDuration, ticks } from "./shared/units.js";
@@ -19,6 +19,17 @@ export const SPENT = [
   ["again", "#f2cf80", "work done before"],
   ["work", "#0072b2", "new work"],
   ["commit", "#d55e00", "commit"],
+];
+
+/** Name, label, bounds, unit; and what the lowest place stands for, if that is nothing. */
+const KNOBS = [
+  ["mean", "mean time of the job", 60, 30 * 86400, "s"],
+  ["std", "standard deviation", 10, 30 * 86400, "s"],
+  ["checkpoint", "a commit takes", 1, 86400, "s"],
+  ["restart", "a restart takes", 1, 86400, "s"],
+  ["alpha", "cost of a second asked for", 0.01, 100, ""],
+  ["beta", "cost of a second used", 0.001, 100, "", "none"],
+  ["gamma", "cost of asking, as time", 1, 86400, "s", "none"],
 ];
 
 /** Pixels of each way's curve: seconds of a commit by their logarithm to the right, cost over that of somebody
@@ -60,23 +71,16 @@ function render({ model, el }) {
   const plot = h("div", { class: "dh-plot" });
   const legend = h("div", { class: "dh-row dh-note" }, "cost over knowing in advance, by what a commit takes:", WAYS.map(([, colour, words]) => key(colour, words)));
   const rows = h("div");
-  const answer = h("div", { role: "status", "aria-live": "polite" });
+  const answer = h("div", { class: "dh-answer", role: "status", "aria-live": "polite" });
   const family = h("select", { "aria-label": "law", onchange: () => ask("family", family.value) },
     model.get("families").map((one) => h("option", { value: one }, one)));
   claim(el, "dh-reservation");
-  el.append(h("h3", {}, "How long to ask for", family), controls, plot, legend, rows, answer);
+  el.append(h("h3", {}, "How long to ask for", family), controls, answer, plot, legend, rows);
   const canvas = new Canvas(plot, paint, { height: 200, label: "Cost by the time of a commit" });
 
-  const hours = (x) => showDuration(x);
-  const number = (x) => String(x);
-  fill(controls,
-    knob("mean", "mean time of the job", 60, 30 * 86400, hours),
-    knob("std", "standard deviation", 10, 30 * 86400, hours),
-    knob("checkpoint", "a commit takes", 1, 86400, hours),
-    knob("restart", "a restart takes", 1, 86400, hours),
-    knob("alpha", "cost of a second asked for", 0.01, 100, number),
-    orNone("beta", "cost of a second used", 0.001, 100, number),
-    orNone("gamma", "cost of asking, in seconds", 1, 86400, hours));
+  const knobs = Object.fromEntries(KNOBS.map(([name, label, low, high, unit, none]) => [name,
+    slider({ label, low, high, unit, none, value: model.get(name), change: (value) => ask(name, value) })]));
+  fill(controls, Object.values(knobs));
 
   function key(colour, words) {
     const chip = h("span", { class: "dh-chip" });
@@ -84,19 +88,11 @@ function render({ model, el }) {
     return h("span", {}, chip, words);
   }
 
-  function knob(name, label, low, high, show, read = (x) => x) {
-    return slider({ label, low, high, value: Math.max(low, model.get(name)), show, change: (value) => ask(name, read(value)) });
-  }
-
-  /** The lowest place of a slider by logarithms is none at all. */
-  function orNone(name, label, low, high, show) {
-    return knob(name, label, low, high, (x) => (x <= low ? "none" : show(x)), (x) => (x <= low ? 0 : x));
-  }
-
   function tell() {
     const found = model.get("found");
     const problem = model.get("problem");
     family.value = model.get("family");
+    for (const [name, knob] of Object.entries(knobs)) knob.put(model.get(name));
     canvas.repaint();
     if (problem || !found.requests) {
       fill(answer, h("div", { class: "dh-bad" }, problem));
@@ -145,7 +141,10 @@ function render({ model, el }) {
       context.fillText(`${cost} x`, LEFT - 6, y(cost));
     }
     context.textAlign = "center";
-    for (let i = 0; i < curve.length; i += 3) context.fillText(showDuration(curve[i].checkpoint), clamp(x(Math.log(curve[i].checkpoint)), LEFT + 20, width - 30), height - 10);
+    for (const [seconds, , words] of scaleMarks(curve[0].checkpoint, curve.at(-1).checkpoint, "s", width - LEFT)) {
+      context.fillText(words, clamp(x(Math.log(seconds)), LEFT + 20, width - 30), height - 12);
+      context.fillRect(x(Math.log(seconds)), height - BOTTOM, 1, 4);
+    }
     const now = x(Math.log(clamp(model.get("checkpoint"), curve[0].checkpoint, curve.at(-1).checkpoint)));
     context.setLineDash([4, 4]);
     context.beginPath();
@@ -171,9 +170,10 @@ function render({ model, el }) {
   }
 
   tell();
-  model.on("change:found change:problem change:family", tell);
+  const seen = ["found", "problem", "family", ...KNOBS.map(([name]) => name)].map((one) => `change:${one}`).join(" ");
+  model.on(seen, tell);
   return () => {
-    model.off("change:found change:problem change:family", tell);
+    model.off(seen, tell);
     canvas.remove();
   };
 }

@@ -1,7 +1,7 @@
 // One axis of time for all pictures of a page: what is seen of it, where the pointer is, and what hands do.
 
 import { Canvas } from "./canvas.js";
-import { Tip, h } from "./page.js";
+import { Tip, fill, h } from "./page.js";
 import { clamp, hasMoved, linear, shifted, zoomed } from "./scale.js";
 import { showClock, showWall, timeTicks } from "./units.js";
 
@@ -149,6 +149,13 @@ export function axisOf(model) {
   return axis;
 }
 
+/** What a colour, or a sign in it, means: the colour may be the theme's name of one. */
+export function swatch([colour, words, glyph]) {
+  const sign = h("i", { class: glyph ? "dh-glyph" : "dh-chip", "aria-hidden": "true" }, glyph ?? "");
+  sign.style[glyph ? "color" : "background"] = colour.startsWith("#") ? colour : `var(--dh-${colour})`;
+  return h("span", {}, sign, words);
+}
+
 /** What keys do to an axis; whether that one does anything. */
 export function pressed(axis, key) {
   const deeds = {
@@ -180,6 +187,9 @@ export class TimePicture {
     this.canvas = new Canvas(plot, (...where) => this.paint(...where), { height, label: name });
     this.line = h("div", { class: "dh-cursor", hidden: true, "aria-hidden": "true" }, h("span"));
     this.rubber = h("div", { class: "dh-rubber", hidden: true });
+    /** What the colours mean, for a heading. */
+    this.legend = h("span", { class: "dh-legend" });
+    this.legendTold = -Infinity;
     plot.append(this.line, this.rubber);
     this.tip = new Tip(plot);
     this.axis.pictures.push(this);
@@ -211,6 +221,17 @@ export class TimePicture {
   follow(isNew) {
     const pixels = (this.canvas.width - EDGE.left) * devicePixelRatio;
     if (isNew || hasMoved(this.axis.window, this.axis.now - this.painted, pixels)) this.repaint();
+    if (performance.now() - this.legendTold > 500) this.tellLegend();
+  }
+
+  tellLegend() {
+    this.legendTold = performance.now();
+    const found = this.given.legend?.() ?? [];
+    const words = JSON.stringify(found);
+    if (words === this.legendWords) return;
+    this.legendWords = words;
+    fill(this.legend, found.map(swatch));
+    this.legend.title = found.map((one) => one[1]).join(", ");
   }
 
   paint(context, width, height, theme) {
@@ -236,15 +257,15 @@ export class TimePicture {
     for (const time of timeTicks(Math.max(axis.begin, from), end, (width - EDGE.left) / (isLong ? 120 : 90))) {
       context.moveTo(x(time), floor);
       context.lineTo(x(time), floor + 4);
-      const place = clamp(x(time), EDGE.left + 14, width - 26);
+      const place = clamp(x(time), EDGE.left + (axis.epoch === null ? 14 : 26), width - 26);
       context.fillText(showClock(time), place, floor + 12);
       const wall = showWall(time, axis.epoch, axis.now);
       if (wall) context.fillText(wall, place, floor + 25);
     }
     context.stroke();
     context.textAlign = "right";
-    context.fillText("elapsed", EDGE.left - 18, floor + 12);
-    if (axis.epoch !== null) context.fillText("clock", EDGE.left - 18, floor + 25);
+    context.fillText("elapsed", EDGE.left - 24, floor + 12);
+    if (axis.epoch !== null) context.fillText("clock", EDGE.left - 24, floor + 25);
   }
 
   /** The pointer is there: the time that it points to is everybody's. */

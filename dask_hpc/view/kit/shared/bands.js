@@ -1,4 +1,7 @@
 // How many nodes each job held when: where there are too many nodes for rows, jobs are bands of them.
+//
+// Bands lie on each other in an order that stays: a job that starts takes the lowest place that is free. By their
+// numbers, all would sink whenever an older one ends, and hundreds of short jobs would be diagonals.
 
 export class Bands {
   constructor(numberOf = () => 0) {
@@ -10,6 +13,8 @@ export class Bands {
     this.jobs = new Map();
     /** Nodes that are there, whoever has them; the most there ever were. */
     this.all = this.record(null);
+    /** By place, whether somebody has it. */
+    this.places = [];
     this.most = 0;
     // used again each time: bands are swept several times a second for hours
     this.active = [];
@@ -17,7 +22,7 @@ export class Bands {
 
   record(job) {
     const number = job === null ? Infinity : this.numberOf(job);
-    return { job, number, count: 0, changed: -Infinity, seen: 0, since: 0, below: 0, drawn: 0 };
+    return { job, number, place: -1, count: 0, changed: -Infinity, seen: 0, since: 0, below: 0, drawn: 0 };
   }
 
   /** A job gets so many nodes more, or less if negative; of null, so many nodes come or go. */
@@ -26,8 +31,10 @@ export class Bands {
     if (one === undefined) this.jobs.set(job, (one = this.record(job)));
     const last = this.times.length - 1;
     if (last >= 0) time = Math.max(time, this.times[last]);
+    const had = one.count;
     one.count += by;
     one.changed = time;
+    if (job !== null && (had > 0) !== (one.count > 0)) this.turn(one);
     if (job === null) this.most = Math.max(this.most, one.count);
     if (last >= 0 && this.times[last] === time && this.whose[last] === one) {
       this.by[last] += by;
@@ -36,6 +43,15 @@ export class Bands {
     this.times.push(time);
     this.whose.push(one);
     this.by.push(by);
+  }
+
+  /** It starts, or is over. */
+  turn(one) {
+    if (one.count > 0) {
+      const free = this.places.indexOf(false);
+      one.place = free < 0 ? this.places.length : free;
+    }
+    this.places[one.place] = one.count > 0;
   }
 
   /** Forget what happened before. */
@@ -55,7 +71,7 @@ export class Bands {
     for (; i > 0 && this.times[i - 1] > time; i -= 1) this.whose[i - 1].seen -= this.by[i - 1];
     this.active.length = 0;
     for (const one of this.jobs.values()) if (one.seen > 0) this.active.push(one);
-    this.active.sort((a, b) => a.number - b.number);
+    this.active.sort((a, b) => a.place - b.place);
     return i;
   }
 
@@ -104,7 +120,7 @@ export class Bands {
 
   enter(one, at) {
     let place = this.active.length;
-    while (place > 0 && this.active[place - 1].number > one.number) place -= 1;
+    while (place > 0 && this.active[place - 1].place > one.place) place -= 1;
     this.active.splice(place, 0, one);
     one.since = at;
     one.drawn = 0;

@@ -98,7 +98,7 @@ async function getJson(url, sent) {
 /** One after the other, those views are put into an element; given.course is drawn, or given.feed followed. */
 export function show(root, given) {
   const reader = given.feed ? new Reader(given.feed, getJson) : null;
-  const traits = { ...given, course: given.course ?? {}, is_live: Boolean(reader), readonly: true, beside: given.views.length > 1 };
+  const traits = { ...given, course: given.course ?? {}, is_live: Boolean(reader), readonly: true, beside: given.views.length > 1, tiles: given.views.length > 1 };
   const model = new Model(traits, (...asked) => reader?.hear(...asked));
   for (const name of given.views) {
     const el = h("div", { class: "dh-view" });

@@ -34,11 +34,14 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
 }
 
-/** Have the browser save something: a Blob, or what is at an address. */
-export function saveAs(name, what) {
-  const link = h("a", { href: what instanceof Blob ? URL.createObjectURL(what) : what, download: name });
+/** Have the browser save something: a text, a Blob, or with no type what is at an address. */
+export function saveAs(name, what, type) {
+  const blob = what instanceof Blob || type === undefined ? what : new Blob([what], { type: `${type};charset=utf-8` });
+  const link = h("a", { href: blob instanceof Blob ? URL.createObjectURL(blob) : blob, download: name });
+  document.body.append(link);
   link.click();
-  if (what instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  link.remove();
+  if (blob instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 /** Text that belongs to a place under the pointer. */
@@ -71,9 +74,4 @@ export function tellWhatCame(model, element) {
   model.on("change:problem change:done", tell);
   tell();
   return () => model.off("change:problem change:done", tell);
-}
-
-/** Nothing: the contact does it. Gone when no view calls it. */
-export function tellOfLooks() {
-  return () => {};
 }

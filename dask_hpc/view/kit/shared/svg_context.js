@@ -157,13 +157,3 @@ export function csvText(heads, rows) {
   };
   return [heads, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
-
-/** Let people keep a text, or a blob, as a file. */
-export function download(name, what, type = "text/plain") {
-  const blob = what instanceof Blob ? what : new Blob([what], { type: `${type};charset=utf-8` });
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}

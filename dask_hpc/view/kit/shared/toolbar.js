@@ -1,9 +1,9 @@
 // What is said and done once for all pictures along an axis: nearer, further, back to the present, how it is read.
 
-import { axisOf } from "./axis.js";
+import { axisOf, swatch } from "./axis.js";
 import { theme } from "./canvas.js";
-import { fill, h } from "./page.js";
-import { download, saved } from "./svg_context.js";
+import { fill, h, saveAs } from "./page.js";
+import { saved } from "./svg_context.js";
 
 const HINTS = [
   ["drag", "see what is between two times (and nodes)"],
@@ -14,19 +14,12 @@ const HINTS = [
   ["point at a block", "its job is picked out everywhere"],
 ];
 
-function swatch([colour, words, glyph]) {
-  const sign = h("i", { class: glyph ? "dh-glyph" : "dh-chip" }, glyph ?? "");
-  sign.style[glyph ? "color" : "background"] = colour.startsWith("#") ? colour : `var(--dh-${colour})`;
-  return h("span", {}, sign, words);
-}
-
 /** The row of buttons above all pictures of a model: {element, end}. */
 export function toolbar(model) {
   const axis = axisOf(model);
   axis.hasToolbar = true;
   const button = (name, title, press) => h("button", { type: "button", title, "aria-label": title, onclick: press }, name);
   const back = h("button", { type: "button", onclick: () => reset() }, "Follow the present");
-  const legend = h("span", { class: "dh-legend", "aria-hidden": "true" });
   const whole = h("p", { class: "dh-legend-all" });
   const keys = h("dl", { class: "dh-why" }, HINTS.flatMap(([what, does]) => [h("dt", {}, what), h("dd", {}, does)]));
   const help = h("details", { class: "dh-menu" }, h("summary", { title: "How the pictures are used and read", "aria-label": "How the pictures are used and read" }, "?"),
@@ -34,7 +27,7 @@ export function toolbar(model) {
   const menu = h("div", { class: "dh-choices" });
   const save = h("details", { class: "dh-menu" }, h("summary", {}, "Save picture"), menu);
   const element = h("div", { class: "dh-row dh-toolbar", role: "toolbar", "aria-label": "Time" },
-    button("\u2212", "Zoom out", () => axis.zoom(1.25)), button("+", "Zoom in", () => axis.zoom(0.8)), back, save, help, legend);
+    button("\u2212", "Zoom out", () => axis.zoom(1.25)), button("+", "Zoom in", () => axis.zoom(0.8)), back, save, help);
 
   function reset() {
     for (const one of axis.pictures) one.given.reset?.();
@@ -48,12 +41,6 @@ export function toolbar(model) {
     const name = axis.isOver ? "See all" : "Follow the present";
     if (back.textContent !== name) back.textContent = name;
     if (back.disabled !== isAll) back.disabled = isAll;
-    const found = seen().flatMap((one) => one.given.legend?.() ?? []);
-    const words = JSON.stringify(found);
-    if (words === show.words) return;
-    show.words = words;
-    fill(legend, found.map(swatch));
-    fill(whole, found.map(swatch));
   }
 
   function files() {
@@ -65,14 +52,15 @@ export function toolbar(model) {
     const width = Math.max(...pictures.map((one) => one.canvas.width));
     const svg = () => saved(drawn, width, theme(pictures[0].canvas.element), title);
     const found = [
-      ["Picture, SVG", () => download("dask-hpc.svg", svg(), "image/svg+xml")],
-      ["Picture, PNG", () => png(svg(), (blob) => download("dask-hpc.png", blob))],
+      ["Picture, SVG", () => saveAs("dask-hpc.svg", svg(), "image/svg+xml")],
+      ["Picture, PNG", () => png(svg(), (blob) => saveAs("dask-hpc.png", blob))],
     ];
-    for (const one of pictures) for (const [name, text] of one.given.tables?.() ?? []) found.push([`${name}, CSV`, () => download(`${name.toLowerCase()}.csv`, text(), "text/csv")]);
+    for (const one of pictures) for (const [name, text] of one.given.tables?.() ?? []) found.push([`${name}, CSV`, () => saveAs(`${name.toLowerCase()}.csv`, text(), "text/csv")]);
     fill(menu, found.map(([name, make]) => h("button", { type: "button", onclick: () => { make(); save.open = false; } }, name)));
   }
 
   save.addEventListener("toggle", () => save.open && files());
+  help.addEventListener("toggle", () => help.open && fill(whole, seen().flatMap((one) => one.given.legend?.() ?? []).map(swatch)));
   const away = (event) => {
     for (const one of [save, help]) if (one.open && !one.contains(event.target)) one.open = false;
   };
@@ -84,13 +72,11 @@ export function toolbar(model) {
   for (const one of [save, help]) one.addEventListener("keydown", closes);
   document.addEventListener("pointerdown", away);
   const quiet = axis.listen(show);
-  const timer = setInterval(show, 500);
   show();
   return {
     element,
     end: () => {
       quiet();
-      clearInterval(timer);
       document.removeEventListener("pointerdown", away);
       axis.hasToolbar = false;
       element.remove();
