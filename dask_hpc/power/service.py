@@ -501,6 +501,7 @@ class PowerService(Service):
         return _plain(asdict(self.verdict)) | {
             "expected": list(self.verdict.expected),
             "text": str(self.verdict),
+            "help": self.verdict.help,
         }
 
 

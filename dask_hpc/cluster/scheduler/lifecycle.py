@@ -248,6 +248,7 @@ class Lifecycle:
         """Tasks of a job that is over were tried again, and none of it is under way any more."""
         if (outcome := job.ends_as) != job.outcome:
             job.outcome, job.corrected = outcome, self._context.clock()
+            self._figures.ended_otherwise(job)
             is_done = outcome == "done"
             job.reason = "the tasks of it that had failed are done now" if is_done else _failed(job)
             self._context.tell_of("end" if is_done else "fail", job, reason=job.reason)

@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.request import DRAIN
 from dask_hpc.cluster.scheduler.fair_shares import FairShares
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import DryGate, Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
-from dask_hpc.cluster.scheduler.holds import DRAIN, Holds
+from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.in_force import InForce
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving

@@ -8,12 +8,15 @@ from typing import Any
 from dask_hpc.cluster.request import read_number
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.machines import machines
 from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.service import Service
 from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
 
+#: what can be asked for beside what services show
+_PARTS = ("holds", "nodes", "marked", "machines")
 _MOST = 2_000  # rows in one answer: who is far behind asks again
 
 
@@ -112,7 +115,7 @@ class Status:
     def _parts(self, parts: Any) -> Iterator[tuple[str, Any]]:
         of_services = {name: one for one in self._context.services for name in one.parts}
         is_fine = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
-        insist(is_fine, "parts", parts, ", ".join([*of_services, "holds", "nodes", "marked"]))
+        insist(is_fine, "parts", parts, ", ".join([*of_services, *_PARTS]))
         for part in parts:
             if part in of_services:
                 yield of_services[part].parts[part], of_services[part].part(part)
@@ -121,10 +124,10 @@ class Status:
             elif part == "nodes":
                 yield part, list(self._context.indices.nodes)
             elif part == "marked":
-                yield (
-                    part,
-                    [[list(nodes), *state] for state, nodes in self._management.control.marked().items()],
-                )
+                marked = self._management.control.marked()
+                yield part, [[names, *state] for state, names in marked.items()]
+            elif part == "machines":
+                yield part, machines(self._context, self._management.control.marked())
             else:  # of a service that is not here
                 yield part, None
 
