@@ -7,7 +7,6 @@ watched, or a study of one policy: of a study there are figures only.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from html import escape
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,9 @@ def side_by_side(a: Any, b: Any, names: tuple[str, str] | None = None) -> "SideB
         (begin, end), (other_begin, other_end) = _span(first.course), _span(second.course)
         if end < other_begin or other_end < begin:
             by = begin - other_begin
-            second = OneOfTwo(second.name, second.source, shifted(second.course, by))
+        moved = shifted(second.course, by) if by else dict(second.course)
+        moved["order"] = _same_colours(first.course.get("order") or {}, moved.get("order") or {})
+        second = OneOfTwo(second.name, second.source, moved)
     return SideBySide(first, second, by)
 
 
@@ -140,9 +141,8 @@ class SideBySide:
 
     def html(self) -> str:
         """A page that needs no other file."""
-        title = " and ".join(self.names)
         body = kit.script("allotment_map", "compare") + kit.shown(["compare"], **self.given())
-        return board_page(title, (), f"<h1>{escape(title)}</h1>{body}")
+        return board_page(" and ".join(self.names), (), body)
 
     def save(self, path: str | Path) -> None:
         """Write that page."""
@@ -171,6 +171,13 @@ def _run(found: Any) -> OneOfTwo:
 def _span(course: Mapping[str, Any]) -> tuple[float, float]:
     head = course.get("head") or {}
     return head.get("begin") or 0.0, head.get("time") or 0.0
+
+
+def _same_colours(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    """The numbers of the second's jobs: what both have has the first's."""
+    free = max(first.values(), default=-1) + 1
+    new = [job for job in second if job not in first]
+    return {job: first[job] for job in second if job in first} | {job: free + n for n, job in enumerate(new)}
 
 
 def shifted(course: Mapping[str, Any], by: float) -> dict[str, Any]:

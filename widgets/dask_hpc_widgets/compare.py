@@ -16,8 +16,8 @@ class Compare(View):
     """Two runs beside each other: ``Compare(a, b)``.
 
     Each is a result of ``simulate``, a course, a managed cluster (which goes on), or a study of one policy,
-    of which there are figures only. A prediction of a cluster, ``simulate(snapshot=manager.snapshot(), ...)``,
-    is on the cluster's clock; runs whose times have nothing in common begin together. ``names`` are theirs.
+    of which there are figures only. A prediction of a cluster, ``simulate(snapshot=manager.snapshot())``, is
+    on the cluster's clock; runs whose times have nothing in common begin together. ``names`` are theirs.
     """
 
     _esm = module("compare", "allotment_map")
@@ -63,12 +63,11 @@ class Compare(View):
         """What is compared, as a table of text."""
         return repr(self._both)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        found: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
-        # a front end without widgets shows these; ipywidgets would cut the text after a line
-        found["text/plain"] = repr(self)
-        found["text/html"] = f"<pre>{escape(repr(self))}</pre>"
-        return found
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        found, *more = super()._repr_mimebundle_(**kwargs)
+        # a front end without widgets shows these; it would cut the text after a line
+        words = {"text/plain": repr(self), "text/html": f"<pre>{escape(repr(self))}</pre>"}
+        return found | words, *more
 
 
 def _source(given: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from dask_hpc import InputError, Policy, simulate
+from dask_hpc import InputError, Policy, side_by_side, simulate
 from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
@@ -29,8 +29,10 @@ class WhatIf(View):
     still to come, are not in the picture.
     """
 
-    _esm = module("what_if")
+    _esm = module("what_if", "allotment_map", "compare")
     _css = style()
+
+    looks = View.looks | {"predict", "stop", "show"}
 
     names: Any = traitlets.List(read_only=True).tag(sync=True)
     #: policies to try: names of ready-made ones; and whether the edited policy is among them
@@ -53,6 +55,8 @@ class WhatIf(View):
         self._panel = panel
         #: of each row
         self._policies: list[Policy] = []
+        #: from which they are predicted
+        self._snapshot: Any = None
         self._in_force: tuple[Policy, int] | None = None
         self._is_busy = False
         self._stop = Event()
@@ -96,7 +100,7 @@ class WhatIf(View):
             progress=self._teller(len(chosen) * seeds),
         )
         found = study.compared()
-        self._policies = chosen
+        self._policies, self._snapshot = chosen, snapshot
         words = f"{len(snapshot.running)} running and {len(snapshot.waiting)} waiting jobs"
         drawn = f"{seeds} draws of how long they take, the same for all policies; 95 % intervals"
         about = "; ".join([f"{words} on {snapshot.size} nodes", drawn, *twice])
@@ -130,6 +134,15 @@ class WhatIf(View):
         """Predict no further."""
         self._stop.set()
         return "stopping after this simulation" if self._is_busy else "nothing is being predicted"
+
+    async def do_show(self, asked: Mapping[str, Any]) -> str:
+        """Send the course that a policy predicts, below what was: jobs take as long as expected."""
+        policy = self._policy_of(asked, "show")
+        name = self.rows[asked["row"]]["policy"]
+        found = await asyncio.to_thread(simulate, snapshot=self._snapshot, policy=policy, allotments=True)
+        both = side_by_side(self._manager, found, names=("what was", f"{name}, predicted"))
+        self.send({"predicted": both.given() | {"table": [], "about": ""}})
+        return f"what is predicted under {name}"
 
     async def do_apply(self, asked: Mapping[str, Any]) -> str:
         """Put the policy of a row in force, if what is in force is what whoever asks has seen."""

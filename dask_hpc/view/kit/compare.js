@@ -22,11 +22,11 @@ export class PowerOf {
 
   clear() {
     this.samples = [];
-    this.head = { begin: 0, time: 0, state: "" };
+    this.head = { begin: 0, time: 0, state: "", epoch: null };
   }
 
   add({ head, samples }) {
-    if (head) this.head = { begin: head.begin ?? 0, time: head.time, state: head.state };
+    if (head) this.head = { begin: head.begin ?? 0, time: head.time, state: head.state, epoch: head.epoch ?? null };
     if (samples) this.samples.push(...samples);
     if (!this.isOver && this.samples.length > KEPT) this.samples.splice(0, this.samples.length - KEPT);
   }
@@ -223,7 +223,8 @@ function pictures(model, el, names, courses) {
     if (isNew) powers[i].clear();
     powers[i].add(news);
     const now = wholeWindow(powers.map((one) => one.head));
-    drawn.axis.add({ head: { ...news.head, begin: now[0], time: now[1], state: "simulated" } });
+    const epoch = powers.find((one) => one.head.epoch !== null)?.head.epoch ?? null;
+    drawn.axis.add({ head: { begin: now[0], time: now[1], state: "simulated", epoch } });
     const isMoved = Math.abs(now[1] - whole[1]) * 1000 > now[1] - now[0] || now[0] !== whole[0];
     if (isMoved) whole = now;
     if (isMoved && isWhole) both.set("window", null);

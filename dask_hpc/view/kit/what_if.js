@@ -1,6 +1,7 @@
 // Predictions side by side: the policy that was in force, then those that are tried.
 
-import { claim, deeds, fill, h, tellWhatCame } from "./shared/page.js";
+import { Model } from "./shared/document.js";
+import { claim, deeds, fill, h, tellWhatCame, views } from "./shared/page.js";
 import { countOf, showDuration, showLarge } from "./shared/units.js";
 
 const VERDICTS = {
@@ -22,7 +23,7 @@ export function shownValue(value, unit) {
 export function shownDifference(more, half, unit) {
   if (more === null || more === undefined) return "";
   const sign = more > 0 ? "+" : more < 0 ? "\u2212" : "\u00b1";
-  const how = half === null || half === undefined || (half === 0 && more === 0) ? "" : ` \u00b1 ${shownValue(half, unit)}`;
+  const how = half === null || half === undefined || half === 0 ? "" : ` \u00b1 ${shownValue(half, unit)}`;
   return `${sign}${shownValue(Math.abs(more), unit)}${how}`;
 }
 
@@ -58,7 +59,8 @@ function render({ model, el }) {
   const about = h("div", { class: "dh-note" });
   const words = h("span");
   const again = h("button", { onclick: predict }, "Predict again");
-  const notice = h("div", { class: "dh-unheard dh-row", role: "status", hidden: true }, words, again);
+  const notice = h("div", { class: "dh-notice dh-row", role: "status", hidden: true }, words, again);
+  const course = h("div", { class: "dh-shown" });
   const results = h("div", { class: "dh-scroll dh-predictions", tabindex: "0", role: "region", "aria-label": "predictions" });
   claim(el, "dh-what-if");
   el.append(
@@ -67,8 +69,24 @@ function render({ model, el }) {
       tried,
       h("div", { class: "dh-row" }, add, h("label", {}, edited, " the policy as edited"), h("label", {}, seeds, " draws"), run, stop, bar),
       said, notice, results),
-    about,
+    about, course,
   );
+  let away = () => {};
+
+  /** The course that one of them predicts, after what was. */
+  function draw(given) {
+    away();
+    const place = h("div", { class: "dh-view" });
+    const close = h("button", { onclick: () => {
+      away();
+      fill(course);
+    } }, "Close");
+    fill(course, h("div", { class: "dh-row" }, close, h("span", { class: "dh-note" }, "As long as each job is expected to take; what was is as of when this was asked for.")), place);
+    away = views.compare.render({ model: new Model({ ...given, has_pictures: true }), el: place });
+    course.scrollIntoView({ block: "nearest" });
+  }
+
+  const heard = (message) => message.predicted && draw(message.predicted);
 
   function save(name, value) {
     model.set(name, value);
@@ -110,7 +128,9 @@ function render({ model, el }) {
     const apply = () => model.send({ do: "apply", row: number, version: present.version });
     return h("th", { class: "dh-n", scope: "col", "data-policy": row.policy }, row.policy,
       how ? h("div", { class: "dh-note" }, how) : null,
-      isFixed || number === present.row ? null : h("div", {}, h("button", { "aria-label": `apply ${row.policy}`, onclick: apply }, "Apply")));
+      h("div", { class: "dh-row" },
+        views.compare ? h("button", { "aria-label": `show the course that ${row.policy} predicts`, onclick: () => model.send({ do: "show", row: number }) }, "Show") : null,
+        isFixed || number === present.row ? null : h("button", { "aria-label": `apply ${row.policy}`, onclick: apply }, "Apply")));
   }
 
   function cell(row, name, unit) {
@@ -118,8 +138,8 @@ function render({ model, el }) {
     const [kind, what] = VERDICTS[verdict] ?? ["dh-note", ""];
     return h("td", { class: `dh-n${is_best ? " dh-best" : ""}`, "data-policy": row.policy, title: unit === "J" && mean !== null ? inKilowattHours(mean) : null },
       shownValue(mean, unit),
-      half === null ? null : h("span", { class: "dh-note" }, ` \u00b1 ${shownValue(half, unit)}`),
-      row.is_base ? null : h("div", { class: "dh-note" }, shownDifference(more, more_half, unit)),
+      !half ? null : h("span", { class: "dh-note" }, ` \u00b1 ${shownValue(half, unit)}`),
+      row.is_base || verdict === "same" ? null : h("div", { class: "dh-note" }, shownDifference(more, more_half, unit)),
       what ? h("div", { class: kind }, is_best ? `${what}, best` : what) : null);
   }
 
@@ -136,6 +156,7 @@ function render({ model, el }) {
   model.on(choices, choose);
   model.on(seen, show);
   model.on("change:progress", going);
+  model.on("msg:custom", heard);
   const quiet = tellWhatCame(model, said);
   choose();
   show();
@@ -144,6 +165,8 @@ function render({ model, el }) {
     model.off(choices, choose);
     model.off(seen, show);
     model.off("change:progress", going);
+    model.off("msg:custom", heard);
+    away();
     quiet();
   };
 }
