@@ -1,5 +1,6 @@
-"""Every notebook runs from top to bottom in a fresh kernel in the time it states, shows what it promises, and is
-stored clean. With DASK_HPC_BUSY=1 tutorials run as readers run them, beside two busy loops, in twice that time."""
+"""Every notebook runs from top to bottom in a fresh kernel in the time it states, shows what it promises, and
+is stored clean. With DASK_HPC_BUSY=1 tutorials run as readers run them, beside two busy loops, in twice that
+time."""
 
 import os
 import re
