@@ -1,6 +1,8 @@
-"""Every notebook runs from top to bottom in a fresh kernel in the time it states, shows what it promises, and is
-stored clean. With DASK_HPC_BUSY=1 tutorials run as readers run them, beside two busy loops, in twice that time."""
+"""Every notebook runs from top to bottom in a fresh kernel in the time it states, shows what it promises, and
+is stored clean. With DASK_HPC_BUSY=1 tutorials run as readers run them, beside two busy loops, in twice that
+time."""
 
+import ast
 import os
 import re
 import subprocess
@@ -110,3 +112,26 @@ def test_a_benchmark_has_one_parameter_for_its_scale(path):
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_states_its_time(path):
     assert 0 < read(path).metadata.dask_hpc.seconds <= 90
+
+
+#: what ``pip install ".[widgets]"`` brings, which is all that README names for them
+BROUGHT = {"IPython", "dask", "dask_hpc", "dask_hpc_widgets", "distributed", "numpy", "pandas", "xarray"}
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_needs_no_more_than_readme_names(path):
+    for cell in code(path):
+        body = [] if cell.source.startswith("%%") else ast.parse(cell.source).body
+        for one in body:  # not what stands behind a condition
+            names = [one.module] if isinstance(one, ast.ImportFrom) else []
+            names += [alias.name for alias in one.names] if isinstance(one, ast.Import) else []
+            assert {name.partition(".")[0] for name in names} <= BROUGHT | sys.stdlib_module_names
+
+
+def test_the_tutorial_about_slurm_goes_on_without_dask_jobqueue(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    names = {}
+    sources = {cell.id: cell.source for cell in code(FOLDER / "tutorials/6-on-slurm.ipynb")}
+    for one in ("on-slurm-01", "on-slurm-05"):
+        exec(sources[one], names)
+    assert "pip install 'dask-hpc[slurm]'" in capsys.readouterr().out and not names["IS_SLURM"]

@@ -1,7 +1,7 @@
 """``dask-hpc lab``: JupyterLab on a tutorial, with the control room beside it.
 
-The room is drawn where the notebook's cell has it, and a page scrolls. So JupyterLab is given a workspace, which is
-a file of its own kind that says what lies where: the notebook, and right of it a view of that cell's output.
+The room is drawn where the notebook's cell has it, and a page scrolls. So JupyterLab is given a workspace, a
+file of its own kind that says what lies where: the notebook, and right of it a view of that cell's output.
 """
 
 import json
@@ -35,9 +35,9 @@ _NEEDED = ("jupyterlab", "ipykernel", "ipywidgets", "anywidget")
 def lab(tutorial: str, folder: str, port: int | None, no_browser: bool) -> None:
     """Open JupyterLab on a notebook with a local cluster, and the control room beside it: press Shift+Enter.
 
-    TUTORIAL is the number of one, 1 if none is given. Its notebook is copied to the folder, unless it is there
-    already: then that one is opened, as you left it. Ctrl-C ends JupyterLab and the cluster. Whatever else
-    JupyterLab is told by its own configuration and environment holds, too.
+    TUTORIAL is the number of one, 1 if none is given. Its notebook is copied to the folder, unless it is
+    there already: then that one is opened, as you left it. Ctrl-C ends JupyterLab and the cluster. Whatever
+    else JupyterLab is told by its own configuration and environment holds, too.
 
     \b
     Example:
@@ -102,8 +102,8 @@ def lay_out(notebook: Path) -> bool:
 
 
 def workspace(path: str, cell: int) -> dict[str, Any]:
-    """What JupyterLab remembers of a page with this notebook on the left, and the output of one of its cells on
-    the right. It fills that view when the cell has run."""
+    """What JupyterLab remembers of a page with this notebook on the left, and the output of one of its cells
+    on the right. It fills that view when the cell has run."""
     notebook, output = f"notebook:{path}", f"cloned-outputs:{path}:{cell}"
     sides = [{"type": "tab-area", "currentIndex": 0, "widgets": [one]} for one in (notebook, output)]
     dock = {"type": "split-area", "orientation": "horizontal", "sizes": [0.45, 0.55], "children": sides}

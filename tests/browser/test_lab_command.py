@@ -1,4 +1,5 @@
-"""``dask-hpc lab`` as a new user meets it: the page opens on the notebook, whose cells all run."""
+"""``dask-hpc lab`` as a new user meets it: the page opens on the notebook, whose cells all run, and the
+control room is beside it after two Shift+Enter."""
 
 import importlib.util
 import json
@@ -45,17 +46,23 @@ def test_all_cells_of_the_notebook_run(tmp_path):
             page.locator(".jp-Notebook .jp-Cell").first.click()
             page.keyboard.press("Shift+Enter")
             page.keyboard.press("Shift+Enter")
-            page.wait_for_selector(".dh-allotments canvas")
+            beside = page.locator(".jp-LinkedOutputView")
+            beside.locator(".dh-allotments canvas").wait_for()
             print(f"the control room is there after {time.monotonic() - began:.1f} s")
-            page.keyboard.press("Shift+Enter")
-            page.keyboard.press("Shift+Enter")
-            page.locator(".dh-headline .dh-card", has_text=re.compile(r"[1-9]\d* running")).wait_for(
-                state="attached"
-            )
+            beside.locator(".dh-headline .dh-card", has_text=re.compile(r"[1-9]\d* running")).wait_for()
             print(f"jobs run in it after {time.monotonic() - began:.1f} s")
-            for _ in notebook_cells(place)[4:]:
+            notebook = page.locator(".jp-NotebookPanel").bounding_box()
+            stands = beside.bounding_box()
+            assert stands["x"] >= notebook["x"] + notebook["width"] and stands["width"] > 500
+            for _ in notebook_cells(place)[2:]:
                 page.keyboard.press("Shift+Enter")
             cells = until_all_ran(page, place, 200)
+            # the notebook is scrolled to its end, and the room is where it was
+            page.locator(".jp-Notebook .jp-Cell").last.scroll_into_view_if_needed()
+            assert page.locator(".jp-Notebook .jp-Cell").nth(1).bounding_box()["y"] < 0
+            assert beside.bounding_box() == stands
+            is_seen = "one => one.getBoundingClientRect().top >= 0 && one.checkVisibility()"
+            assert beside.locator(".dh-allotments canvas").first.evaluate(is_seen)
             outputs = [out for cell in cells for out in cell["outputs"]]
             assert [out for out in outputs if out["output_type"] == "error"] == []
             assert page.complaints == []
