@@ -175,9 +175,8 @@ class _MadeUpScheduler:
         return {"name": policy.name, "policy": policy.to_yaml(), "settings": {}, "state": "on", "undo": 0}
 
 
-def room(history=HISTORY):
-    """A real control room, its watch and what goes over the wires; only the cluster is made up."""
-    from dask_hpc_widgets import ControlRoom
+def cluster(history=HISTORY):
+    """What a control room takes for a managed cluster: its watch and what goes over the wires are real."""
     from distributed.utils import LoopRunner
 
     made_up = MadeUp(history)
@@ -192,7 +191,14 @@ def room(history=HISTORY):
             made_up.step()
         found = made_up.feed(**watch.course.wants(made_up.time % 20 < 2, ()))
         watch.course.add(found | {"state": "not yet"})  # so that the watch asks what is in force
-    return ControlRoom(SimpleNamespace(watch=watch, client=client, awaited=client.scheduler))
+    return SimpleNamespace(watch=watch, client=client, awaited=client.scheduler, made_up=made_up)
+
+
+def room(history=HISTORY):
+    """A real control room; only the cluster is made up."""
+    from dask_hpc_widgets import ControlRoom
+
+    return ControlRoom(cluster(history))
 
 
 PREPARE = """\
