@@ -145,8 +145,8 @@ class MadeUp:
             }
             watts = self.power_trace.samples[-1].watts if self.power_trace.samples else 0.0
             found["power_now"] = {
-                "time": self.time, "watts": watts, "source": "modelled", "is_outside": False,
-                "is_steered": True, "jobs": shares,
+                "time": self.time, "watts": watts, "source": "modelled", "is_outside": watts > 99e3,
+                "is_steered": True, "jobs": shares, "lower": 50e3, "upper": 99e3, "violations": 0,
             }  # fmt: skip
         return found
 

@@ -1,8 +1,8 @@
 """Take pictures of the control room as people meet it, and of the dashboard's page beside it.
 
-``python notebooks/pictures/scenes.py FOLDER [scene ...] [--size 1400x900] [--theme light]`` in a clone with the
-extra ``develop`` and Debian's package chromium. A real JupyterLab in a headless Chromium shows each scene in a
-notebook of its own, in two sizes and two themes: a minute a scene.
+``python notebooks/pictures/scenes.py FOLDER [scene ...] [--size 1400x900] [--theme light]`` in a clone with
+the extra ``develop`` and Debian's package chromium. A real JupyterLab in a headless Chromium shows each scene
+in a notebook of its own, in two sizes and two themes: half a minute a scene.
 """
 
 import argparse
@@ -57,9 +57,12 @@ import signal
 import subprocess
 import sys
 import time
+import dask
 import dask_hpc
 from dask_hpc_widgets import ControlRoom
 from distributed import Client
+
+dask.config.set({"hpc.node": "worker"})
 
 def started(*command):
     found = subprocess.Popen([sys.executable, "-m", *command, "--scheduler-file=scheduler.json"])
@@ -77,7 +80,8 @@ with open("address", "w") as file:
 with dask_hpc.job("training", nodes=2, min_nodes=1, max_nodes=3, walltime="3 min"):
     training = client.map(time.sleep, [0.4] * 300, pure=False)
 with dask_hpc.job("plots", nodes=2, walltime="1 min"):
-    plots = client.map(time.sleep, [0.4] * 100, pure=False)"""
+    plots = client.map(time.sleep, [0.4] * 100, pure=False)
+time.sleep(8)"""
 
 THREE = """\
 futures = submit("training", 300, nodes=2, min_nodes=1, max_nodes=3, walltime="3 min")
@@ -104,16 +108,18 @@ with dask_hpc.job("broken", nodes=1, walltime="1 min"):
     broken = client.map(raises, range(4), pure=False)
 dropped = submit("dropped", 100, nodes=1, walltime="1 min")
 time.sleep(6)
-manager.cancel("dropped")
+manager.cancel(next(job["id"] for job in manager.status()["jobs"] if job["name"] == "dropped"))
 time.sleep(8)"""
 QUEUE = """\
+futures = []
 for i in range(3):
-    futures = submit(f"step {i}", 60, nodes=2, min_nodes=1, max_nodes=3, walltime="2 min")
-    futures += submit(f"plot {i}", 20, nodes=3, walltime="1 min")
-time.sleep(3)"""
+    futures += submit(f"step {i}", 200, nodes=2, min_nodes=1, max_nodes=3, walltime="2 min")
+    futures += submit(f"plot {i}", 60, nodes=3, walltime="1 min")
+time.sleep(6)"""
 
 THOUSAND = f"""\
 import sys
+from copy import deepcopy
 sys.path.insert(0, {str(BENCHMARKS)!r})
 import thousand_nodes
 from dask_hpc.view.service import _VIEWS, Watched, _FeedHandler, _PageHandler
@@ -135,10 +141,12 @@ class Calls:
         return dict(name=policy.name, policy=policy.to_yaml(), settings={{}}, state="on", undo=0)
 
 def serve():
-    page = dict(title="Dask: HPC", views=list(_VIEWS.values()), links=lambda: ["/hpc"])
+    page = dict(title="Dask: HPC", views=list(_VIEWS.values()), links=lambda: ["status", "hpc"])
     feed = dict(watched=Watched(Calls()))
+    feed["watched"]._course = deepcopy(manager.watch.course)  # it has looked all the time
     sockets = bind_sockets(0, "127.0.0.1")
-    HTTPServer(Application([("/hpc", _PageHandler, page), ("/hpc-feed", _FeedHandler, feed)])).add_sockets(sockets)
+    pages = [("/hpc", _PageHandler, page), ("/hpc-feed", _FeedHandler, feed)]
+    HTTPServer(Application(pages)).add_sockets(sockets)
     with open("address", "w") as file:
         file.write("http://127.0.0.1:%d/hpc" % sockets[0].getsockname()[1])
 
@@ -196,7 +204,8 @@ def take(page: Any, name: str, scene: Scene, folder: Path, sizes: Any, themes: A
     if page.url == "about:blank":
         page.goto(home)
     else:
-        page.evaluate("path => jupyterapp.commands.execute('docmanager:open', { path })", f"{name}.ipynb")
+        opened = "async path => { await jupyterapp.commands.execute('docmanager:open', { path }); }"
+        page.evaluate(opened, f"{name}.ipynb")
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
     page.evaluate("jupyterapp.shell.collapseLeft()")
     for number in range(len(scene.cells) - (scene.after is _stop)):
@@ -211,7 +220,8 @@ def take(page: Any, name: str, scene: Scene, folder: Path, sizes: Any, themes: A
         page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
         for theme in themes:
             page.evaluate(
-                "theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", THEMES[theme]
+                "async theme => { await jupyterapp.commands.execute('apputils:change-theme', { theme }); }",
+                THEMES[theme],
             )
             page.locator(".dask-hpc-room").first.evaluate("one => one.scrollIntoView({ block: 'start' })")
             page.wait_for_timeout(1_500)
@@ -239,12 +249,15 @@ def _page(page: Any, name: str, folder: Path, sizes: Any, themes: Any) -> None:
 
 
 def _idle(page: Any, number: int) -> None:
-    """Until that cell is over."""
-    prompt = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell").nth(number).locator(".jp-InputPrompt")
+    """Until that cell is over, and went well."""
+    cell = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell").nth(number)
+    prompt = cell.locator(".jp-InputPrompt").first
     limit = time.monotonic() + 180
-    while not prompt.first.inner_text().strip("[]: ").isdigit():
+    while not prompt.inner_text().strip("[]: ").isdigit():
         assert time.monotonic() < limit, f"cell {number} is not over"
         page.wait_for_timeout(100)
+    failed = cell.locator("[data-mime-type='application/vnd.jupyter.error']")
+    assert not failed.count(), failed.inner_text()
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -185,3 +186,42 @@ def run_cell(page, number):
 def save(page):
     """Save the notebook, so that another page finds its outputs."""
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+
+
+@contextmanager
+def outside(folder):
+    """A manager of the notebook's cluster, from another process than its kernel."""
+    from distributed import Client
+
+    import dask_hpc
+
+    address = Path(folder, "address")
+    until(lambda: address.exists() and address.read_text(), 60)
+    with Client(address.read_text()) as client:
+        yield dask_hpc.manage(client)
+
+
+def value_of(manager, key):
+    """One line of the policy in force."""
+    return re.search(rf"{key}: (.*)", manager.set()["policy"])[1]
+
+
+def until(condition, seconds):
+    """Seconds until it is so."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "it never happened"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def id_of(manager, name):
+    """Of the job that is called so, as soon as the scheduler knows it."""
+    found = []
+
+    def is_known():
+        found[:] = [job["id"] for job in manager.status()["jobs"] if job["name"] == name]
+        return found
+
+    until(is_known, 10)
+    return found[0]

@@ -5,14 +5,22 @@ import importlib.util
 import os
 import re
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from distributed import Client, Event
-from rig import browser, chromium, new_page, run_cell, save, served, write_notebook
-
-import dask_hpc
+from distributed import Event
+from rig import (
+    browser,
+    chromium,
+    new_page,
+    outside,
+    run_cell,
+    save,
+    served,
+    until,
+    value_of,
+    write_notebook,
+)  # fmt: skip
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,31 +77,6 @@ def pictures():
     folder = Path(os.environ.get("DASK_HPC_PICTURES", "test-pictures"))
     folder.mkdir(exist_ok=True)
     return folder
-
-
-@contextmanager
-def outside(folder):
-    """A manager of the notebook's cluster, from another process than its kernel."""
-    limit = time.monotonic() + 60
-    while not (folder / "address").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.1)
-    with Client((folder / "address").read_text()) as client:
-        yield dask_hpc.manage(client)
-
-
-def value_of(manager, key):
-    """One line of the policy in force."""
-    return re.search(rf"{key}: (.*)", manager.set()["policy"])[1]
-
-
-def until(condition, seconds):
-    """Seconds until it is so."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, "it never happened"
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def at_rest(locator):
