@@ -252,7 +252,7 @@ def measure_page(seconds, history=HISTORY, with_room=True, pictures=None, profil
             page.locator(".jp-InputPrompt", has_text="[1]:").wait_for()
             rig.run_cell(page, 1)
             if with_room:
-                page.wait_for_selector(".dh-headline .dh-card >> nth=3", timeout=120_000)
+                page.wait_for_selector(".dh-headline b >> nth=3", timeout=120_000)
                 page.locator(".dh-headline").scroll_into_view_if_needed()
             else:
                 page.wait_for_selector(".jp-OutputArea-output")

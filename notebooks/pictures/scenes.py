@@ -238,7 +238,7 @@ def _page(page: Any, name: str, folder: Path, sizes: Any, themes: Any) -> None:
     """The same as the dashboard shows it."""
     other = new_page(page.context.browser)
     other.goto((Path(page.folder) / "address").read_text())
-    other.locator(".dh-headline .dh-card").first.wait_for()
+    other.locator(".dh-headline b").first.wait_for()
     for size in sizes:
         other.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
         for theme in themes:

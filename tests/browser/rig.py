@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -225,3 +226,46 @@ def id_of(manager, name):
 
     until(is_known, 10)
     return found[0]
+
+
+@contextmanager
+def cluster_apart(folder, nodes, dashboard=True):
+    """A scheduler and its workers in processes of their own, configured by this one's environment; its address
+    is written to ``folder/address``."""
+    started = []
+
+    def start(*command):
+        with Path(folder, f"{command[0]}.log").open("ab") as log:
+            command = [sys.executable, "-m", f"distributed.cli.dask_{command[0]}", *command[1:]]
+            started.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+        return started[-1]
+
+    address = f"tcp://127.0.0.1:{free_port()}"
+    port = address.rpartition(":")[2]
+    options = ["--dashboard-address=127.0.0.1:0"] if dashboard else ["--no-dashboard"]
+    scheduler = start("scheduler", "--host=127.0.0.1", f"--port={port}", *options)
+    for i in range(nodes):
+        start("worker", address, f"--name=node{i}", "--nthreads=1", "--no-nanny", "--no-dashboard")
+    Path(folder, "address").write_text(address)
+    try:
+        yield Apart(address, scheduler)
+    finally:
+        for one in started:
+            if one.poll() is None:
+                one.send_signal(signal.SIGCONT)
+                one.kill()
+            one.wait()
+
+
+class Apart:
+    """A scheduler in a process of its own."""
+
+    def __init__(self, address, process):
+        self.address, self._process = address, process
+
+    def send(self, number):
+        self._process.send_signal(number)
+
+    def go_on(self):
+        if self._process.poll() is None:
+            self.send(signal.SIGCONT)

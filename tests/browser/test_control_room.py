@@ -153,7 +153,7 @@ def two_viewers_agree(chrome, url, page, manager):
     page.wait_for_timeout(4000)
     Event("go on", client=manager.client).set()
     for one in (other, page):
-        one.wait_for_selector(".dh-headline .dh-card")
+        one.wait_for_selector(".dh-headline b")
         until(lambda one=one: shows(one, manager), 10)
     manager.set(**{"power.upper": "444 W"})
     for one in (other, page):
@@ -168,7 +168,7 @@ def open_room(chrome, url, notebook=True):
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         run_cell(page, 0)
     page.wait_for_selector(".dh-allotments canvas")
-    page.wait_for_selector(".dh-headline .dh-card")
+    page.wait_for_selector(".dh-headline b")
     return page
 
 

@@ -49,7 +49,7 @@ def test_all_cells_of_the_notebook_run(tmp_path):
             print(f"the control room is there after {time.monotonic() - began:.1f} s")
             page.keyboard.press("Shift+Enter")
             page.keyboard.press("Shift+Enter")
-            page.locator(".dh-headline .dh-card", has_text=re.compile(r"[1-9]\d* running")).wait_for(
+            page.locator(".dh-headline b", has_text=re.compile(r"[1-9]\d* running")).wait_for(
                 state="attached"
             )
             print(f"jobs run in it after {time.monotonic() - began:.1f} s")
