@@ -69,8 +69,8 @@ KEYS = ("x", "a", "b", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Delet
 NOTEBOOK = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
   .map(one => one.getSource())"""
 #: all that takes the focus, in a part of the page, and a place of it that is only looked at
-FOCUSED = """root => [...root.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
-  .filter(one => one.checkVisibility() && !one.matches(":disabled"))"""
+FOCUSED = """root => [...root.querySelectorAll("a[href], button, input, select, textarea, summary, "
+  + "[tabindex]")].filter(one => one.checkVisibility() && !one.matches(":disabled"))"""
 
 
 @pytest.fixture(scope="module")
