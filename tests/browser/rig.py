@@ -230,7 +230,7 @@ def id_of(manager, name):
 
 @contextmanager
 def cluster_apart(folder, nodes, dashboard=True):
-    """A scheduler and its workers in processes of their own, configured by this one's environment. Its address
+    """A scheduler and its workers in processes of their own, configured by this environment. Its address
     is written to ``folder/address``."""
     started = []
 
