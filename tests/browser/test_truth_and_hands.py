@@ -72,7 +72,7 @@ NOTEBOOK = """() => window.jupyterapp.shell.currentWidget.content.model.sharedMo
 FOCUSED = """root => {
   const all = [...root.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")];
   const kinds = new Map(all.filter(one => one.checkVisibility() && !one.matches(":disabled"))
-    .map(one => [[one.tagName, one.type, one.role, one.className, one.closest(".dask-hpc").className].join(), one]));
+    .map(one => [[one.tagName, one.type, one.role, one.className, one.parentNode.className].join(), one]));
   return [...kinds.values()];
 }"""
 
