@@ -24,7 +24,8 @@ def variables(text):
 
 def ours(scheme):
     """The style sheet's own colours, for pages of ours."""
-    first, *_, dark = [variables(one) for one in re.findall(r"\{([^{}]*--dh-ink[^{}]*)\}", kit.style())]
+    found = [variables(one) for one in re.findall(r"\{([^{}]*--dh-ink[^{}]*)\}", kit.style())]
+    first, dark = [one for one in found if one.get("--dh-ink", "inherit") != "inherit"]
     return first | (dark if scheme == "dark" else {})
 
 
