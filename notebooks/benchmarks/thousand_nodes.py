@@ -157,8 +157,8 @@ class MadeUp:
             }
             watts = self.power_trace.samples[-1].watts if self.power_trace.samples else 0.0
             found["power_now"] = {
-                "time": self.time, "watts": watts, "source": "modelled", "is_outside": False,
-                "is_steered": True, "jobs": shares,
+                "time": self.time, "watts": watts, "source": "modelled", "is_outside": watts > 99e3,
+                "is_steered": True, "jobs": shares, "lower": 50e3, "upper": 99e3, "violations": 0,
             }  # fmt: skip
         return found
 
@@ -187,9 +187,8 @@ class _MadeUpScheduler:
         return {"name": policy.name, "policy": policy.to_yaml(), "settings": {}, "state": "on", "undo": 0}
 
 
-def room(history=HISTORY):
-    """A real control room, its watch and what goes over the wires; only the cluster is made up."""
-    from dask_hpc_widgets import ControlRoom
+def cluster(history=HISTORY):
+    """What a control room takes for a managed cluster: its watch and what goes over the wires are real."""
     from distributed.utils import LoopRunner
 
     made_up = MadeUp(history)
@@ -204,7 +203,14 @@ def room(history=HISTORY):
             made_up.step()
         found = made_up.feed(**watch.course.wants(made_up.time % 20 < 2, ()))
         watch.course.add(found | {"state": "not yet"})  # so that the watch asks what is in force
-    return ControlRoom(SimpleNamespace(watch=watch, client=client, awaited=client.scheduler))
+    return SimpleNamespace(watch=watch, client=client, awaited=client.scheduler, made_up=made_up)
+
+
+def room(history=HISTORY):
+    """A real control room; only the cluster is made up."""
+    from dask_hpc_widgets import ControlRoom
+
+    return ControlRoom(cluster(history))
 
 
 PREPARE = """\
@@ -258,7 +264,7 @@ def measure_page(seconds, history=HISTORY, with_room=True, pictures=None, profil
             page.locator(".jp-InputPrompt", has_text="[1]:").wait_for()
             rig.run_cell(page, 1)
             if with_room:
-                page.wait_for_selector(".dh-headline .dh-card >> nth=3", timeout=120_000)
+                page.wait_for_selector(".dh-headline b >> nth=3", timeout=120_000)
                 page.locator(".dh-headline").scroll_into_view_if_needed()
             else:
                 page.wait_for_selector(".jp-OutputArea-output")

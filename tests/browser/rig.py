@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -185,3 +187,85 @@ def run_cell(page, number):
 def save(page):
     """Save the notebook, so that another page finds its outputs."""
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+
+
+@contextmanager
+def outside(folder):
+    """A manager of the notebook's cluster, from another process than its kernel."""
+    from distributed import Client
+
+    import dask_hpc
+
+    address = Path(folder, "address")
+    until(lambda: address.exists() and address.read_text(), 60)
+    with Client(address.read_text()) as client:
+        yield dask_hpc.manage(client)
+
+
+def value_of(manager, key):
+    """One line of the policy in force."""
+    return re.search(rf"{key}: (.*)", manager.set()["policy"])[1]
+
+
+def until(condition, seconds):
+    """Seconds until it is so."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "it never happened"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def id_of(manager, name):
+    """Of the job that is called so, as soon as the scheduler knows it."""
+    found = []
+
+    def is_known():
+        found[:] = [job["id"] for job in manager.status()["jobs"] if job["name"] == name]
+        return found
+
+    until(is_known, 10)
+    return found[0]
+
+
+@contextmanager
+def cluster_apart(folder, nodes, dashboard=True):
+    """A scheduler and its workers in processes of their own, configured by this environment. Its address
+    is written to ``folder/address``."""
+    started = []
+
+    def start(*command):
+        with Path(folder, f"{command[0]}.log").open("ab") as log:
+            command = [sys.executable, "-m", f"distributed.cli.dask_{command[0]}", *command[1:]]
+            started.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+        return started[-1]
+
+    address = f"tcp://127.0.0.1:{free_port()}"
+    port = address.rpartition(":")[2]
+    options = ["--dashboard-address=127.0.0.1:0"] if dashboard else ["--no-dashboard"]
+    scheduler = start("scheduler", "--host=127.0.0.1", f"--port={port}", *options)
+    for i in range(nodes):
+        start("worker", address, f"--name=node{i}", "--nthreads=1", "--no-nanny", "--no-dashboard")
+    Path(folder, "address").write_text(address)
+    try:
+        yield Apart(address, scheduler)
+    finally:
+        for one in started:
+            if one.poll() is None:
+                one.send_signal(signal.SIGCONT)
+                one.kill()
+            one.wait()
+
+
+class Apart:
+    """A scheduler in a process of its own."""
+
+    def __init__(self, address, process):
+        self.address, self._process = address, process
+
+    def send(self, number):
+        self._process.send_signal(number)
+
+    def go_on(self):
+        if self._process.poll() is None:
+            self.send(signal.SIGCONT)

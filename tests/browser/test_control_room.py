@@ -5,14 +5,22 @@ import importlib.util
 import os
 import re
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from distributed import Client, Event
-from rig import browser, chromium, new_page, run_cell, save, served, write_notebook
-
-import dask_hpc
+from distributed import Event
+from rig import (
+    browser,
+    chromium,
+    new_page,
+    outside,
+    run_cell,
+    save,
+    served,
+    until,
+    value_of,
+    write_notebook,
+)  # fmt: skip
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,31 +77,6 @@ def pictures():
     folder = Path(os.environ.get("DASK_HPC_PICTURES", "test-pictures"))
     folder.mkdir(exist_ok=True)
     return folder
-
-
-@contextmanager
-def outside(folder):
-    """A manager of the notebook's cluster, from another process than its kernel."""
-    limit = time.monotonic() + 60
-    while not (folder / "address").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.1)
-    with Client((folder / "address").read_text()) as client:
-        yield dask_hpc.manage(client)
-
-
-def value_of(manager, key):
-    """One line of the policy in force."""
-    return re.search(rf"{key}: (.*)", manager.set()["policy"])[1]
-
-
-def until(condition, seconds):
-    """Seconds until it is so."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, "it never happened"
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def at_rest(locator):
@@ -170,7 +153,7 @@ def two_viewers_agree(chrome, url, page, manager):
     page.wait_for_timeout(4000)
     Event("go on", client=manager.client).set()
     for one in (other, page):
-        one.wait_for_selector(".dh-headline .dh-card")
+        one.wait_for_selector(".dh-headline b")
         until(lambda one=one: shows(one, manager), 10)
     manager.set(**{"power.upper": "444 W"})
     for one in (other, page):
@@ -185,7 +168,7 @@ def open_room(chrome, url, notebook=True):
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         run_cell(page, 0)
     page.wait_for_selector(".dh-allotments canvas")
-    page.wait_for_selector(".dh-headline .dh-card")
+    page.wait_for_selector(".dh-headline b")
     return page
 
 

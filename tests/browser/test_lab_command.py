@@ -49,7 +49,7 @@ def test_all_cells_of_the_notebook_run(tmp_path):
             beside = page.locator(".jp-LinkedOutputView")
             beside.locator(".dh-allotments canvas").wait_for()
             print(f"the control room is there after {time.monotonic() - began:.1f} s")
-            beside.locator(".dh-headline .dh-card", has_text=re.compile(r"[1-9]\d* running")).wait_for()
+            beside.locator(".dh-figure", has_text=re.compile(r"[1-9]\d*\s*running")).wait_for()
             print(f"jobs run in it after {time.monotonic() - began:.1f} s")
             notebook = page.locator(".jp-NotebookPanel").bounding_box()
             stands = beside.bounding_box()
