@@ -21,7 +21,7 @@ _RENDER = "export default { render };"
 
 @cache
 def module(name: str, *views: str) -> str:
-    """The text of NAME.js with all it needs, as a widget's module; it finds these ``views`` by their names."""
+    """The text of NAME.js with all it needs, as a widget's module; it finds ``views`` by their names."""
     return _code(name, views).replace(_RENDER, "export default { render: alone(render) };")
 
 
