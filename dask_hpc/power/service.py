@@ -193,7 +193,10 @@ class PowerService(Service):
             self._forecasting = None
 
     def job_ends(self, job: LiveJob) -> None:
-        self.energies.ends(job.id, self.context.indices.now)
+        indices = self.context.indices
+        if self.sight is not None and self.energies.of(job.id) is None:  # it came after the last look
+            self.energies.look(indices.now, self.watts(), indices.running)
+        self.energies.ends(job.id, indices.now)
 
     # once a second
 

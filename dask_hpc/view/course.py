@@ -377,7 +377,7 @@ class Course:
             if decision == "node-joined":
                 self._goes_or_comes(time, "joined", nodes, new)
             elif decision == "fail":
-                self._alert(new, time, "job-failed", f"job {job} failed: {reason}", job)
+                self._alert(new, time, "job-failed", f"job {job}: {reason}", job)
             elif decision == "lost":
                 self._alert(new, time, "lost", reason)
             changes += self._hand_over(time, decision, job, nodes, reason)

@@ -9,7 +9,9 @@ from distributed.utils_test import async_poll_for, inc
 from small_cluster import blocked, cluster2, cluster4, live, plugin_of, power_of, until
 
 import dask_hpc
-from dask_hpc.cluster.request import make_request
+from dask_hpc import InputError
+from dask_hpc.cluster.request import make_request, read_workers
+from dask_hpc.model.node import Nodes
 from dask_hpc.view.course import Course
 
 
@@ -153,6 +155,40 @@ async def test_what_a_job_uses_while_it_runs(c, s, *workers):
         assert over["node_seconds"] == pytest.approx(2 * (job.ended - job.started))
         assert over["energy"] >= found["energy"]
         assert (await jobs_of(m))["x"] == over
+
+
+@cluster4
+async def test_a_job_that_ends_between_two_looks_at_power(c, s, *workers):
+    meter = {"simulated": {"idle": 60, "busy": 140, "lag": 0, "noise": 0}}
+    with dask.config.set({"hpc.power-meter": meter, "hpc.power-interval": 60}):
+        manager = await dask_hpc.manage(c, "power-corridor")
+    async with manager as m:
+        power = power_of(s)
+        await async_poll_for(lambda: power.trace.count, 10)
+        for name, is_seen in (("short", False), ("seen", True)):
+            with dask_hpc.job(name, nodes=2):
+                future = c.submit(blocked, name)
+                await until(s, name, "running")
+            if is_seen:
+                power._look()
+            before = power.energies.of(live(s, name).id)
+            await Event(name).set()
+            await future
+            await until(s, name, "done")
+            found = (await jobs_of(m))[name]
+            assert found["energy"] > (before or 0.0)
+            assert 120 / 2 <= found["energy"] / found["node_seconds"] <= 200
+
+
+@cluster2
+async def test_workers_are_named_by_their_node(c, s, *workers):
+    nodes = Nodes("host")
+    for address in s.workers:
+        nodes.join(address, "any", "rack7")
+    assert read_workers(s, "hold", "rack7", nodes) == list(s.workers)
+    assert read_workers(s, "hold", [1, "rack7"], nodes)[0] == workers[1].address
+    with pytest.raises(InputError, match="rack8"):
+        read_workers(s, "hold", ["rack7", "rack8"], nodes)
 
 
 @cluster4

@@ -158,6 +158,7 @@ async def test_a_scheduler_that_comes_back():
             await async_poll_for(lambda: m.watch.course.head, 10)
             process.kill()
             process.wait()
+            await async_poll_for(lambda: problems(seen), 3)
             with scheduler_process(port):
                 await async_poll_for(lambda: c.status == "running", 60)  # Dask tries again ever less often
                 await async_poll_for(lambda: len(problems(seen)) > 1, 1)

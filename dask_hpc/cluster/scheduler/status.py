@@ -85,6 +85,7 @@ class Status:
         for key in read.keys() - known:  # of a service that is not here, perhaps
             read_number(key, read[key])
         first, rows = context.story.since(story)
+        figures = context.get(Figures)
         newer = (
             job
             for job in context.jobs.values()
@@ -101,7 +102,7 @@ class Status:
             "state": self._management.state,
             "errors": context.errors,
             "lost": self.lost,
-            "figures": context.get(Figures).as_status(),
+            "figures": figures.as_status(),
             "resizes": context.story.counts["grow"] + context.story.counts["shrink"],
             "story": {
                 "first": first,
@@ -109,7 +110,7 @@ class Status:
                 "is_whole": len(rows) <= _MOST,
             },
             **{key: service.feed(read.get(key, 0)) for key, service in known.items()},
-            "jobs": None if jobs is None else [self.of_job(job) for job in newer],
+            "jobs": None if jobs is None else [self.of_job(job, figures) for job in newer],
             **dict(self._parts(parts)),
         }
 
@@ -132,9 +133,10 @@ class Status:
             else:  # of a service that is not here
                 yield part, None
 
-    def of_job(self, job: LiveJob) -> dict[str, Any]:
+    def of_job(self, job: LiveJob, figures: Figures | None = None) -> dict[str, Any]:
         """One job: what it asked for, what it has, what it did, and why it waits if it does."""
         model, performance = job.model, job.performance
+        figures = figures or self._context.get(Figures)
         running = self._context.indices.running.get(job.id)
         end = running.expected_end if running else inf
         # Others get the nodes that it leaves when its tasks there have ended.
@@ -156,7 +158,7 @@ class Status:
             "submitted": model.submitted,
             "started": job.started,
             "ended": job.ended,
-            **self._context.get(Figures).of_job(job),
+            **figures.of_job(job),
             "unfinished_tasks": len(job.unfinished),
             # seconds are sums over its tasks; the policy goes by ``mtct`` and ``expected_end``
             "finished_tasks": performance.tasks,
