@@ -29,7 +29,7 @@ def test_two_results_without_a_cluster(tmp_path):
     assert view.names == ["fcfs", "easy-backfill"] and None not in view.courses
     assert not view.is_live
     assert "makespan" in repr(view)
-    found, _ = view._repr_mimebundle_()
+    found = view._repr_mimebundle_()
     assert found["text/plain"] == repr(view) and "<pre>" in found["text/html"]
     view.save(tmp_path / "two.html")
     assert "daskHpc.show(" in (tmp_path / "two.html").read_text()

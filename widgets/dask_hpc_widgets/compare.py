@@ -63,11 +63,11 @@ class Compare(View):
         """What is compared, as a table of text."""
         return repr(self._both)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        found, *more = super()._repr_mimebundle_(**kwargs)
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        found: Any = super()._repr_mimebundle_(**kwargs)
+        found = dict(found[0] if isinstance(found, tuple) else found or {})  # anywidgets differ
         # a front end without widgets shows these; it would cut the text after a line
-        words = {"text/plain": repr(self), "text/html": f"<pre>{escape(repr(self))}</pre>"}
-        return found | words, *more
+        return found | {"text/plain": repr(self), "text/html": f"<pre>{escape(repr(self))}</pre>"}
 
 
 def _source(given: Any) -> Any:
