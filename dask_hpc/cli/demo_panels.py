@@ -186,7 +186,7 @@ def _sizes(run: MovingCorridor) -> Table:
             yield (
                 job["name"],
                 bar,
-                {"running": count_nodes(size), "done": "done"}.get(job["state"], f"waits: {why}"),
+                {"running": count_nodes(size), "waiting": f"waits: {why}"}.get(job["state"], job["state"]),
             )
 
     return grid(rows())

@@ -80,6 +80,9 @@ def print_summary(console: Console, cluster: RunCluster, child: Child) -> None:
     counts = [sum(row["decision"] == kind for row in rows) for kind in ("grow", "shrink")]
     console.print(f"resizes       {sum(counts)} ({counts[0]} larger, {counts[1]} smaller)")
     console.print(f"results lost  {_lost(rows)}")
+    for job in status["jobs"]:
+        if job["id"] in mine and job["state"] in ("failed", "cancelled"):
+            console.print(Text(f"{job['state']:<14}job {job['id']}: {job['reason']}", style="red"))
     if forgotten:
         console.print(f"The first {forgotten} rows of the story are forgotten.")
     _print_decisions(console, rows, cluster.began)

@@ -22,8 +22,9 @@ from dask_hpc.cli.group import cluster_client
 from dask_hpc.cluster.client import script
 from dask_hpc.cluster.client.malleable import malleable
 from dask_hpc.cluster.client.manager import manage
-from dask_hpc.cluster.request import make_request
+from dask_hpc.cluster.request import login, make_request
 from dask_hpc.model.errors import InputError, one_line
+from dask_hpc.model.job import is_over
 from dask_hpc.model.units import count_nodes
 from dask_hpc.policy import Policy
 
@@ -55,7 +56,10 @@ class RunCluster:
         # A policy that resizes lets the job grow; one that does not had better start it large.
         wishes = {"nodes": low if policy.malleability else high, "min_nodes": low, "max_nodes": high}
         word = "".join(c for c in one_line(name) if c.isprintable())[:80] or "script"
-        self._request = {"id": f"{word}-{secrets.token_hex(4)}", **make_request(word, **wishes)}
+        self._request = {
+            "id": f"{word}-{secrets.token_hex(4)}",
+            **make_request(word, login=login(), **wishes),
+        }
         self.job = self._request["id"]
         self._first = self._ask("hpc_story_since", number=10**12)["first"]
         self.began = self.status()["time"]
@@ -93,7 +97,7 @@ class RunCluster:
         while monotonic() < limit:
             status = self.status()
             jobs = [job for job in status["jobs"] if job["script"] == self.job]
-            if self.job not in status["scripts"] and all(job["state"] == "done" for job in jobs):
+            if self.job not in status["scripts"] and all(is_over(job["state"]) for job in jobs):
                 return
             sleep(0.05)
 
@@ -193,4 +197,4 @@ def _slurm() -> Any:
 
 def _is_idle(status: dict[str, Any]) -> bool:
     """Whether nobody needs the cluster to be managed. Called when our own script is over."""
-    return not status["scripts"] and all(job["state"] == "done" for job in status["jobs"])
+    return not status["scripts"] and all(is_over(job["state"]) for job in status["jobs"])

@@ -113,6 +113,10 @@ _STYLES = {
     "drain": "yellow",
     "store": "yellow",
     "error": "bold red",
+    "fail": "bold red",
+    "cancel": "red",
+    "drop": "red",
+    "lost": "bold red",
     "off": "bold red",
     "refused": "red",
 }

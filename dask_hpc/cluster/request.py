@@ -11,6 +11,7 @@ from distributed import Client
 from dask_hpc import dask as compat
 from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.job import KINDS, Job
+from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.units import parse_duration
 
@@ -18,6 +19,9 @@ from dask_hpc.model.units import parse_duration
 ANNOTATION = "hpc_job"
 #: the event topic on which the client says that a context was closed, or that data come in it
 TOPIC = "hpc"
+
+#: why workers are held that are to have nothing to do any more
+DRAIN = "drain"
 
 #: seconds that a change of a job's nodes waits for its program at most
 LONGEST_WINDOW = 86_400.0
@@ -95,12 +99,15 @@ def read_request(request: object, submitted: float) -> tuple[str, Job]:
     return name, _model(checked | {"id": job_id, "submitted": submitted})
 
 
-def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
-    """Addresses of connected workers, named in any way Dask knows. Raises ``InputError``."""
+def read_workers(scheduler: Any, where: str, given: object, nodes: Nodes | None = None) -> list[str]:
+    """Addresses of connected workers, named as Dask knows them or by their node. Raises ``InputError``."""
     one: Any = [given] if type(given) in (str, int) else given
     fine = isinstance(one, list | tuple | set) and all(type(name) in (str, int) for name in one)
-    insist(fine, f"{where}: workers", given, "addresses or names of workers")
-    found = compat.named_workers(scheduler, one)
+    insist(fine, f"{where}: workers", given, "addresses or names of workers, or nodes")
+    of_nodes = {} if nodes is None else {name: nodes.workers(str(name)) for name in one}
+    found = {
+        name: of_nodes.get(name) or those for name, those in compat.named_workers(scheduler, one).items()
+    }
     unknown = [name for name, addresses in found.items() if not addresses]
     insist(not unknown, f"{where}: workers", unknown, "workers that are connected")
     return list(dict.fromkeys(address for addresses in found.values() for address in addresses))

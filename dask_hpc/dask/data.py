@@ -83,6 +83,25 @@ def announce_scatters(client: Any, announce: Callable[[Iterable[Hashable]], Awai
     put(vars(calls), "scatter", scatter)
 
 
+class _AtClose:
+    """Stands where a preload of a client does, which is torn down when the client closes."""
+
+    name = "dask-hpc"
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+
+    async def teardown(self) -> None:
+        self._act()
+
+
+def at_close(client: Any, act: Callable[[], None]) -> None:
+    """Do this when the client closes, before anything else of it ends, on its loop."""
+    preloads = getattr(client, "preloads", None)
+    if preloads is not None:
+        preloads._preloads.append(_AtClose(act))
+
+
 def is_wanted(task: Any) -> bool:
     """Whether a client has a future of the task."""
     return bool(task.who_wants)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 from distributed import NannyPlugin, Status, WorkerPlugin
@@ -68,6 +68,33 @@ def named_workers(scheduler: Any, given: Iterable[Any]) -> dict[Any, list[str]]:
                 if other.startswith(f"{text}-") and other[len(text) + 1 :].isdecimal()
             ]
     return found
+
+
+class WorkerHealth(NamedTuple):
+    """How a worker is, as far as the scheduler has heard. Memory in bytes, no limit is 0."""
+
+    status: str
+    threads: int
+    limit: int
+    memory: int
+    #: results that it has written to its disk for want of memory
+    spilled: int
+    #: seconds since it was heard
+    silent: float
+
+
+def health_of(scheduler: Any, address: str) -> WorkerHealth:
+    """Of a connected worker."""
+    worker = scheduler.workers[address]
+    memory = worker.memory
+    return WorkerHealth(
+        worker.status.name,
+        worker.nthreads,
+        worker.memory_limit,
+        memory.process,
+        memory.spilled,
+        max(0.0, time() - worker.last_seen),
+    )
 
 
 def running_workers(scheduler: Any) -> set[str]:

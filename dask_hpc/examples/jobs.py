@@ -20,7 +20,7 @@ from distributed import Client, Future
 
 from dask_hpc import Policy
 from dask_hpc.examples import Example, small_cluster
-from dask_hpc.model.job import Job
+from dask_hpc.model.job import Job, is_over
 from dask_hpc.model.units import count_nodes, show_duration, write_quantity
 
 TASK = 0.25  # seconds
@@ -238,7 +238,7 @@ class Competition(JobsExample):
         limit = monotonic() + 5
         while monotonic() < limit:
             self.look(manager)
-            if sum(row["state"] == "done" for row in self.status["jobs"]) == len(self.jobs):
+            if sum(is_over(row["state"]) for row in self.status["jobs"]) == len(self.jobs):
                 return
             sleep(0.05)
         self.failure = self.failure or "Not every job was started and ended by the policy; see the story."

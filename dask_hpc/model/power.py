@@ -105,6 +105,12 @@ class Verdict:
     #: what would make it possible, or where the power goes; for a person
     reason: str = ""
 
+    @property
+    def help(self) -> str:
+        """What would make it possible, if it is not and somebody knows: the reason says so behind a colon."""
+        _, _, ways = self.reason.partition("; ")[0].partition(": ")
+        return "" if self.is_kept else ways
+
     def __str__(self) -> str:
         can = "can" if self.is_kept else "cannot"
         why = f": {self.reason}" if self.reason else ""

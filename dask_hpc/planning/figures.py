@@ -127,6 +127,7 @@ class JobFigures:
     asks: int
     started: float | None = None
     ended: float | None = None
+    has_failed: bool = False
     #: it holds now
     nodes: int = 0
     #: what it used until it last had other nodes, and when that was
@@ -171,6 +172,7 @@ class RunFigures:
     available: float = 0.0
     used: float = 0.0
     completed: int = 0
+    failed: int = 0
     cancelled: int = 0
     wait: Amounts = field(default_factory=Amounts)
     response: Amounts = field(default_factory=Amounts)
@@ -205,7 +207,7 @@ class RunFigures:
         if nodes and job.started is None:
             job.started = now
 
-    def ends(self, job: JobFigures, now: float, is_cancelled: bool = False) -> None:
+    def ends(self, job: JobFigures, now: float, is_cancelled: bool = False, has_failed: bool = False) -> None:
         """A job is over and holds nothing."""
         self.holds(job, 0, now)
         if is_cancelled:
@@ -213,16 +215,23 @@ class RunFigures:
         if job.started is None:
             return
         job.ended = self.last_end = now
-        self.completed += not is_cancelled
+        if not is_cancelled:
+            self._count(job, has_failed, 1)
         for amounts, value in self._values(job):
             amounts.add(value)
         self._weigh(job, 1)
+
+    def ended_otherwise(self, job: JobFigures, has_failed: bool) -> None:
+        """It is known to have failed now, or not to have."""
+        if job.ended is not None and has_failed != job.has_failed:
+            self._count(job, job.has_failed, -1)
+            self._count(job, has_failed, 1)
 
     def goes_on(self, job: JobFigures) -> None:
         """A job that had ended by itself has not: it will have when it ends again."""
         if job.ended is None:
             return
-        self.completed -= 1
+        self._count(job, job.has_failed, -1)
         for amounts, value in self._values(job):
             amounts.take_back(value)
         self._weigh(job, -1)
@@ -245,6 +254,7 @@ class RunFigures:
             "weighted_response": self._weighted / self._asked if self._asked else None,
             "mean_bounded_slowdown": self.slowdown.mean,
             "completed": self.completed,
+            "failed": self.failed,
             "cancelled": self.cancelled,
         }
 
@@ -252,6 +262,11 @@ class RunFigures:
         waited, responded, slowdown = job.waited, job.response, job.bounded_slowdown
         assert waited is not None and responded is not None and slowdown is not None
         return [(self.wait, waited), (self.response, responded), (self.slowdown, slowdown)]
+
+    def _count(self, job: JobFigures, has_failed: bool, by: int) -> None:
+        job.has_failed = has_failed
+        self.failed += by if has_failed else 0
+        self.completed += 0 if has_failed else by
 
     def _weigh(self, job: JobFigures, sign: int) -> None:
         self._weighted += sign * job.asks * (job.response or 0.0)

@@ -2,7 +2,8 @@
 levers, and shown.
 
 Power is watched while a policy with a power strategy is in force, or if the setting ``power-watch`` asks for
-it. Else nothing is installed anywhere, and nothing costs anything.
+it; and for a while after such a policy, as people who try another one go back. Else nothing is installed
+anywhere, and nothing costs anything.
 """
 
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dask_hpc.cluster.request import read_number
 from dask_hpc.cluster.scheduler.jobs import LiveJob
@@ -70,6 +71,8 @@ class PowerService(Service):
     }
     parts = {"power": "power_now"}
     feed_key = "power"
+    #: seconds that power is watched after the last policy that wanted it
+    lingers: ClassVar[float] = 300.0
     levers: PowerLevers
     jobs: JobPowers
 
@@ -89,6 +92,7 @@ class PowerService(Service):
         self._meters = worker_meters(context)
         self._forecasting: LiveForecasts | None = None
         self._timer = Timer(context, "a look at power", self._tick)
+        self._lingering = Timer(context, "the end of a watch", self.release)
         #: when the next look is, and the corridor that it was planned with
         self._due = 0.0
         self._planned: Corridor | None = None
@@ -140,9 +144,13 @@ class PowerService(Service):
         """Another policy, other settings: watch, or do so no more; follow what the policy says."""
         context = self.context
         strategy, interval = context.policy.power, context.settings["power-interval"]
-        if strategy is None and not context.settings["power-watch"]:
+        if strategy is not None or context.settings["power-watch"]:
+            self._lingering.stop()
+        elif self.sight is None or not self.lingers:
             self.release()
             return
+        elif not self._lingering.is_set:
+            self._lingering.set(self.lingers)
         follow = "" if strategy is None else strategy.follow
         if self.source is not None and self.source.follow != follow:
             self.source.close()
@@ -174,6 +182,7 @@ class PowerService(Service):
 
     def _stop(self) -> None:
         self._timer.stop()
+        self._lingering.stop()
         if self.source is not None:
             self.source.close()
         self._forecast_no_more()
@@ -347,6 +356,9 @@ class PowerService(Service):
     def watts(self) -> Mapping[str, float]:
         return {node: reading.watts for node, reading in self._readings().items()}
 
+    def seen_watts(self) -> Mapping[str, float]:
+        return {} if self.sight is None else self.watts()
+
     def why_waits(self, job: LiveJob) -> str:
         """Room below the corridor's upper bound, if that is it."""
         view, bounds = self.context.indices.power, self._bounds()
@@ -492,6 +504,7 @@ class PowerService(Service):
         return _plain(asdict(self.verdict)) | {
             "expected": list(self.verdict.expected),
             "text": str(self.verdict),
+            "help": self.verdict.help,
         }
 
 

@@ -166,10 +166,10 @@ def node_seconds(record: Record) -> Any:
     return used
 
 
-_MOST_ROWS = 2_000
+_MOST_ROWS, _MOST_NODES = 2_000, 20_000
 
 
-def _job(row: Any) -> dict[str, Any]:
+def _job(row: Any, used: float, energy: float | None) -> dict[str, Any]:
     started = None if row.start != row.start else float(row.start)
     return {
         **dict.fromkeys(("id", "name"), str(row.id)),
@@ -182,6 +182,11 @@ def _job(row: Any) -> dict[str, Any]:
         "reason": f"{row.state}; waited {row.wait:.0f} s" if started is not None else str(row.state),
         "waited": None if started is None else waiting(float(row.submit), started),
         "response": None if row.end != row.end else response(float(row.submit), float(row.end)),
+        "node_seconds": used,
+        "energy": energy,
+        **dict.fromkeys(("error", "user"), ""),
+        "failed": 0,
+        "cancelled": row.state in ("cancelled", "dropped"),
         **dict.fromkeys(("compute", "transfer"), 0.0),
         **dict.fromkeys(("progress", "expected_end", "waiting_because")),
     }
@@ -352,13 +357,9 @@ class Result:
     def course(self) -> dict[str, Any]:
         """What happened, as plain data for those who draw it: who held which node if the allotments were
         recorded, power if it was followed, jobs, the story."""
-        jobs = self.jobs
+        jobs, used = self.jobs, node_seconds(self.record)
         end = float(max(jobs["end"].max(), jobs["submit"].max())) if len(jobs) else 0.0
         held = [] if self.record.allotments is None else self.held
-        names = sorted(
-            {node for one in held for node in one.nodes},
-            key=lambda name: (int("".join(filter(str.isdigit, name)) or 0), name),
-        )
         power = self.power if self.has_power else None
         curve = () if power is None else zip(power.time, power.watts, power.lower, power.upper, strict=True)
         samples = [
@@ -367,17 +368,34 @@ class Result:
         ]
         return past(
             held,
-            names,
+            self._names(held),
             end,
+            count=self.nodes,
             policy=self.policy.name,
             order=jobs["id"],
-            jobs=[_job(row) for row in jobs.itertuples(index=False)],
+            jobs=[
+                _job(row, float(used[number]), self._energy(number, float(used[number])))
+                for number, row in enumerate(jobs.itertuples(index=False))
+            ],
             story=sorted(_story(self), key=lambda row: row[0])[-_MOST_ROWS:],
             samples=samples,
             marks=list(_marks(self)),
             figures=self.metrics,
             outside=[] if power is None else [list(one) for one in power.violations],
         )
+
+    def _names(self, held: list[Held]) -> list[str]:
+        """Of all nodes, also those that nobody ever had; of a machine larger than any picture only others."""
+        used = {node for one in held for node in one.nodes}
+        every = [str(number) for number in range(min(self.nodes, _MOST_NODES))]
+        if used.issubset(every) and len(every) == self.nodes:
+            return every
+        return sorted(used, key=lambda name: (int("".join(filter(str.isdigit, name)) or 0), name))
+
+    def _energy(self, row: int, used: float) -> float | None:
+        """Joules of a job's nodes, as far as the platform or the job says what they draw."""
+        watts = self.record.power.get(row, self.platform.active_power)
+        return used * watts if watts else None
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return None if len(self.record.id) > _MOST_SHOWN else mimebundle(self, **kwargs)

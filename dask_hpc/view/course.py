@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from dask_hpc.model.job import is_over, runs
 from dask_hpc.model.story import Word
@@ -19,6 +19,17 @@ from dask_hpc.policy import Policy
 
 #: how the words of the story are drawn
 SIGNS = {str(word): word.sign for word in Word}
+
+
+class Alert(NamedTuple):
+    """What somebody should know without looking for it."""
+
+    number: int
+    time: float
+    kind: Literal["job-failed", "corridor", "lost", "walltime"]
+    words: str
+    #: id of the job it is about
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,8 @@ class Course:
     def __init__(self) -> None:
         #: what holds for the whole cluster now: time, policy, state and so on
         self.head: dict[str, Any] = {}
+        #: when the management began of which this is the course
+        self.began: float | None = None
         #: number of every node there ever was, and those that are there
         self.numbers: dict[str, int] = {}
         self.there: dict[str, None] = {}
@@ -243,6 +256,7 @@ class Course:
                 self.parts[part] = new[part] = found
         if "in_force" in new:
             self.parts["corridor"] = new["corridor"] = corridor_of(new["in_force"])
+        self.began = answer.get("began")
         self.head = {key: answer.get(key) for key in _HEAD} | {
             "nodes": answer.get("size", len(self.there)),
             "allotted": len(self._holders),

@@ -34,8 +34,9 @@ class MadeUp:
         self.story, self.power_trace, self.random = Story(), LiveTrace(), Random(seed)
         power = SimpleNamespace(feed_key="power", parts={}, feed=self.feed_power)
         self.context = SimpleNamespace(
-            clock=self.clock, epoch=1.7e9, policy=Policy.load("power-corridor"), jobs={}, errors=0,
-            story=self.story, services=[power], get=self.part, indices=SimpleNamespace(nodes=range(NODES)),
+            clock=self.clock, epoch=1.7e9, began=1.7e9, policy=Policy.load("power-corridor"), jobs={},
+            errors=0, story=self.story, services=[power], get=self.part,
+            indices=SimpleNamespace(nodes=range(NODES)),
         )  # fmt: skip
         self.figures, self.figures_of = Figures(self.context), {}
         self.history, self.state, self.status = _History(), "on", Status(self)

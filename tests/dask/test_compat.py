@@ -1633,3 +1633,48 @@ async def test_a_unit_whose_worker_is_lost_is_kept_where_we_want():
         await async_poll_for(
             lambda: set(cluster.workers) == {0}, 10
         )  # it does not any more: ours is needless
+
+
+def refuses(text):
+    raise ValueError(text)
+
+
+@one
+async def test_the_first_line_of_what_a_task_raised(c, s, a):
+    first = c.submit(refuses, "no\nway", key="first")
+    await wait([first, c.submit(inc, first, key="second")])
+    for key in ("first", "second"):
+        task = compat.find_task(s, key)
+        assert task.exception_blame is s.tasks["first"], "TaskState.exception_blame changed"
+        assert compat.error_of(task) == "ValueError: no", "TaskState.exception_text is no repr"
+    assert compat.error_of(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("KeyError('x')", "KeyError: x"), ("ValueError()", "ValueError"), ("", ""), ("a\nb", "a"),
+        ("OSError(2, 'No such file')", "OSError: 2, No such file"), ("Odd(<x at 0x1>)", "Odd: <x at 0x1>"),
+        ("KilledWorker('a', <W>)", "KilledWorker: 'a', <W>"), ("my.Error('''two\nlines''')", "my.Error: two"),
+        ("E('" + "x" * 300 + "')", "E: " + "x" * 196 + "…"), ("E('" + "x" * 20_000, "E('" + "x" * 196 + "…"),
+    ],
+)  # fmt: skip
+def test_errors_in_one_line(text, line):
+    assert compat.error_line(text) == line
+
+
+@one
+async def test_what_is_heard_of_a_worker(c, s, a):
+    await a.heartbeat()
+    found = compat.health_of(s, a.address)
+    assert found.status == "running" and found.threads == 1 and found.limit == a.memory_manager.memory_limit
+    assert 0 <= found.silent < 5 and found.memory > 0 and found.spilled == 0
+
+
+@one
+async def test_a_client_that_closes_says_so_first(c, s, a):
+    states = []
+    async with Client(s.address, asynchronous=True) as other:
+        compat.at_close(other, lambda: states.append((other.status, other.scheduler is not None)))
+        assert len(list(other.preloads)) == len(other.preloads._preloads), "Client.preloads changed"
+    assert states == [("closing", True)]

@@ -3,6 +3,7 @@
 import json
 import pickle
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import dask
@@ -128,10 +129,35 @@ async def test_readings_come_from_the_workers_and_end_with_us(c, s, a, b):
 
 
 @cluster2
+async def test_another_policy_does_not_begin_with_another_meter(c, s, a, b):
+    noisy = SIMULATED | {"hpc.power-meter": {"simulated": {"idle": 60, "busy": 140, "lag": 5, "noise": 0.03}}}
+    with dask.config.set(noisy):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        await looks(s, 5)
+        power = power_of(s)
+        sight, trust, samples = power.sight, power.sight._trust._trust, list(power.trace.samples)
+        for change in (lambda: manager.set("fcfs"), manager.undo, lambda: manager.set("easy-backfill"),
+                       lambda: manager.set("power-corridor", **{"power.upper": "1 kW"})):  # fmt: skip
+            await change()
+            await looks(s, 2)
+            assert power.sight is sight and power.sight._trust._trust.items() >= trust.items()
+            status = (await manager.status())["power"]
+            assert status["is_steered"] is (plugin_of(s).context.policy.power is not None)
+        assert list(power.trace.samples)[: len(samples)] == samples
+        gaps = [b.time - a.time for a, b in pairwise(power.trace.samples)]
+        assert max(gaps) < 1 and not power._lingering.is_set
+        await manager.set("fcfs")
+        power._lingering.set(0)  # the time is over
+        await async_poll_for(lambda: power.sight is None and view_of(s) is None, 10)
+
+
+@cluster2
 async def test_a_strategy_that_comes_and_goes_takes_its_meter_along(c, s, a, b):
     with dask.config.set(MODELLED):
         manager = await dask_hpc.manage(c, policy="fcfs")
     async with manager:
+        power_of(s).lingers = 0.0
         for _ in range(2):
             await manager.set("power-corridor")
             await async_poll_for(lambda: NAME in a.plugins and view_of(s) is not None, 10)

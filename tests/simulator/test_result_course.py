@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dask_hpc import Policy, simulate
+from dask_hpc.model.job import Job
+from dask_hpc.simulator import Arrival, Platform, Workload
 from dask_hpc.simulator.built_in.ours import synthetic_day
 
 
@@ -52,3 +54,18 @@ def test_power_is_sampled_where_it_was_followed():
     policy = Policy.load("power-corridor").with_(**{"power.upper": "30 kW"})
     course = simulate(synthetic_day(jobs=20, nodes=16, seed=2), policy=policy, nodes=16).course()
     assert course["samples"] and all(sample[3] == 30_000 for sample in course["samples"])
+
+
+def test_a_machine_of_which_little_is_used_has_all_its_nodes():
+    jobs = [
+        Arrival(Job(id="one", nodes=3, walltime=50.0), 40.0),
+        Arrival(Job(id="long", nodes=2, walltime=50.0), 90.0),
+    ]
+    platform = Platform(1000, idle_power=50.0, active_power=200.0)
+    course = simulate(Workload("little", jobs), platform=platform, policy="fcfs", allotments=True).course()
+    assert course["head"]["nodes"] == len(course["nodes"]["names"]) == 1000
+    assert course["presence"] == [[0.0, "joined", [[0, 999]]]] and course["head"]["epoch"] is None
+    assert [(job["state"], job["node_seconds"], job["energy"]) for job in course["jobs"]] == [
+        ("done", 120.0, 24_000.0), ("killed", 100.0, 20_000.0),
+    ]  # fmt: skip
+    assert course["marked"] == course["alerts"] == []

@@ -18,6 +18,7 @@ import dask_hpc
 if not find_spec("bokeh"):
     pytest.skip("Bokeh is not installed", allow_module_level=True)
 
+from dask_hpc.model.job import is_over
 from dask_hpc.model.plan import Plan, Start
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.model.story import Explanation, Happening
@@ -139,15 +140,18 @@ async def test_a_job_whose_tasks_raised_has_failed(c, s, *workers):
             futures = c.map(div, [1] * 4, [0] * 4, pure=False)
             futures += c.map(inc, range(2), pure=False)
         await wait(futures)
-        whole = await until_fed(s, lambda whole: whole["jobs"] and whole["jobs"][0]["state"] == "done")
+        whole = await until_fed(s, lambda whole: whole["jobs"] and is_over(whole["jobs"][0]["state"]))
         (job,) = whole["jobs"]
-        assert (job["failed"], job["finished_tasks"]) == (4, 2)
-        assert any(row[2] == "end" and row[5].endswith("4 of them failed") for row in whole["story"])
+        assert (job["state"], job["failed"], job["finished_tasks"]) == ("failed", 4, 2)
+        assert job["error"] == "ZeroDivisionError: division by zero"
+        (row,) = [row for row in whole["story"] if row[2] == "fail"]
+        assert row[5] == job["reason"] == f"4 tasks of it failed: {job['error']}"
         del futures
         async with dask_hpc.job("tried again"):
             future = c.submit(varying([ZeroDivisionError(), 3]), retries=1)
             assert await future == 3
-        assert [job["failed"] for job in (await m.status())["jobs"]] == [4, 0]
+        found = [(job["state"], job["failed"]) for job in (await m.status())["jobs"]]
+        assert found == [("failed", 4), ("done", 0)]
 
 
 @shown

@@ -76,3 +76,127 @@ def test_what_is_forgotten_still_holds(rows):
         course_module._CHANGES = before
     names = list(course.numbers)
     assert {names[n]: job for n, (_, job) in holders.items()} == dict(course.holders)
+
+
+def feed(time, *rows, first=0, **more):
+    """An answer of the feed at that time, with rows of the story as time, decision, job, nodes, reason."""
+    found = {"first": first, "rows": [(*row, False) for row in rows], "is_whole": True}
+    power = {"first": 0, "samples": [], "verdict": more.pop("verdict", None)}
+    return HEAD | {"time": time, "epoch": 1e9, "story": found, "power": power, "jobs": None} | more
+
+
+JOB = dict.fromkeys(course_module._SAID) | {
+    "id": "a-1", "name": "a", "state": "running", "nodes": ["n1"], "asks": 1, "started": 0.0,
+    "walltime": 1000.0, "expected_end": 1000.0, "node_seconds": 0.0, "energy": None,
+}  # fmt: skip
+
+
+def present(rows):
+    """Who is there after such rows, by number."""
+    there = set()
+    for _, what, runs in rows:
+        numbers = {n for first, last in runs for n in range(first, last + 1)}
+        assert there.isdisjoint(numbers) if what == "joined" else there >= numbers
+        there = there | numbers if what == "joined" else there - numbers
+    return there
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=40),
+    st.integers(1, 8),
+    st.lists(st.integers(1, 5), max_size=8),
+)
+def test_nodes_come_and_go_in_news_and_in_whole(moves, kept, sizes):
+    rows, there = [], set()
+    for time, (node, is_fast) in enumerate(moves):
+        rows.append((time / (10 if is_fast else 1), f"node-{'left' if node in there else 'joined'}", "",
+                     [f"n{node}"], ""))  # fmt: skip
+        there ^= {node}
+    before, course_module._PRESENCE = course_module._PRESENCE, kept
+    try:
+        course, news, first = Course(), [], 0
+        for size in [*sizes, len(rows)]:
+            news += course.add(feed(1e3, *rows[first : first + size], first=first)).get("presence", [])
+            first += len(rows[first : first + size])
+        whole = course.whole()["presence"]
+    finally:
+        course_module._PRESENCE = before
+    names = list(course.numbers)
+    assert {names[number] for number in present(whole)} == {f"n{node}" for node in there}
+    assert present(news) == present(whole) and course.head["nodes"] == len(there)
+    assert len(whole) <= kept + len(moves)
+
+
+def test_a_thousand_nodes_that_join_are_one_row():
+    rows = [(n / 1e6, "node-joined", "", [f"n{n}"], "") for n in range(1000)]
+    course = Course()
+    assert course.add(feed(1.0, *rows))["presence"] == [[0.0, "joined", [[0, 999]]]]
+    assert course.whole()["presence"] == [[0.0, "joined", [[0, 999]]]]
+
+
+def test_who_comes_late_asks_who_is_there():
+    course = Course()
+    course.add(feed(5.0, (4.0, "node-joined", "", ["n9"], ""), size=3))
+    assert course.head["nodes"] == 3 and course.wants(False, ())["parts"] == ["nodes"]
+    new = course.add(feed(6.0, size=3, nodes=["n1", "n2", "n9"], first=1))
+    assert new["presence"] == [[6.0, "joined", [[1, 2]]]] and course.wants(False, ())["parts"] == []
+    course.add(feed(7.0, size=2, nodes=["n1", "n9"], first=1))
+    assert course.whole()["presence"][-1] == [7.0, "left", [[2, 2]]]
+
+
+def test_marks_are_told_when_they_change():
+    course, joined = Course(), (0.0, "node-joined", "", ["n1", "n2", "n3"], "")
+    row = [["n1", "n2", "n7"], "hold", "asked for"]
+    assert course.wants(True, ())["parts"] == ["marked"]
+    assert course.add(feed(1.0, joined, marked=[row]))["marked"] == [[[[0, 1]], "hold", "asked for"]]
+    assert "marked" not in course.add(feed(2.0, marked=[row], first=1))
+    assert course.whole()["marked"] == [[[[0, 1]], "hold", "asked for"]]
+    assert course.add(feed(3.0, marked=[], first=1))["marked"] == [] == course.whole()["marked"]
+
+
+def test_what_only_grows_is_news_when_it_is_more():
+    course = Course()
+    job = JOB | {"walltime": None, "node_seconds": 100.0, "energy": 500.0}
+    assert course.add(feed(1.0, jobs=[job]))["jobs"]
+    assert "jobs" not in course.add(feed(2.0, jobs=[job | {"node_seconds": 100.9, "energy": 504.0}]))
+    (row,) = course.add(feed(3.0, jobs=[job | {"node_seconds": 101.1, "energy": 504.9}]))["jobs"]
+    assert (row["node_seconds"], row["energy"]) == (101.1, 500.0)
+    (row,) = course.add(feed(4.0, jobs=[job | {"state": "done", "node_seconds": 101.2, "energy": 505.0}]))[
+        "jobs"
+    ]
+    assert (row["node_seconds"], row["energy"]) == (101.2, 505.0)
+
+
+def alerts(new):
+    return [(kind, job) for _, _, kind, _, job in new.get("alerts", ())]
+
+
+def test_a_walltime_that_nears_is_said_once():
+    course = Course()
+    assert alerts(course.add(feed(890.0, jobs=[JOB]))) == []
+    new = course.add(feed(901.0, jobs=[JOB]))
+    assert alerts(new) == [("walltime", "a-1")] and "99 s are left of its walltime" in new["alerts"][0][3]
+    assert alerts(course.add(feed(950.0, jobs=[JOB]))) == []
+    for changes in ({"state": "waiting"}, {"walltime": None}, {"started": None}, {"expected_end": 5000.0}):
+        assert alerts(course.add(feed(960.0, jobs=[JOB | {"id": str(changes)} | changes]))) == []
+    day = JOB | {"id": "day", "walltime": 86_400.0, "expected_end": 86_400.0}
+    assert alerts(course.add(feed(85_000.0, jobs=[day]))) == []
+    assert alerts(course.add(feed(85_900.0, jobs=[day]))) == [("walltime", "day")]
+
+
+def test_a_corridor_that_cannot_be_kept_is_said_once_per_spell():
+    course, no = Course(), {"time": 3.0, "is_kept": False, "reason": "needs 2 kW more"}
+    assert alerts(course.add(feed(1.0))) == []
+    new = course.add(feed(4.0, verdict=no))
+    assert new["alerts"] == [[0, 3.0, "corridor", "the corridor cannot be kept: needs 2 kW more", None]]
+    assert alerts(course.add(feed(5.0, verdict=no | {"reason": "needs 1 kW more"}))) == []
+    assert alerts(course.add(feed(6.0, verdict=no | {"is_kept": True}))) == []
+    assert alerts(course.add(feed(7.0, verdict=no | {"time": 6.5}))) == [("corridor", None)]
+
+
+def test_lost_results_and_failed_jobs_and_no_more_than_a_hundred():
+    course = Course()
+    rows = [(1.0, "lost", "", [], "3 results"), (2.0, "fail", "a-1", [], "1 task of it failed: E: e")]
+    assert alerts(course.add(feed(3.0, *rows))) == [("lost", None), ("job-failed", "a-1")]
+    course.add(feed(4.0, *[(3.0, "lost", "", [], "one")] * 150, first=2))
+    assert [row[0] for row in course.whole()["alerts"]] == list(range(52, 152))

@@ -24,6 +24,7 @@ from distributed.client import FutureCancelledError
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask_hpc
+from dask_hpc.model.job import is_over
 
 POLICIES = (
     "fcfs", "easy-backfill", "fpsma-pwma", "egs-prma", "performance-aware", "elastic", "malleable-easy",
@@ -181,7 +182,7 @@ class Chaos:
         await asyncio.sleep(5)
         status = await self.manager.status()
         for job in status["jobs"]:
-            if job["state"] not in ("done", "cancelled"):
+            if not is_over(job["state"]):
                 problems.append(f"job {job['id']} is {job['state']}: {job['waiting_because']}")
         if status["errors"] or status["state"] != "on":
             problems.append(f"{status['errors']} errors of ours, control is {status['state']}")

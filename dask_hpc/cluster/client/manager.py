@@ -10,7 +10,7 @@ from distributed import Client, Future
 from distributed.deploy import Cluster
 
 from dask_hpc import config
-from dask_hpc.cluster.request import ask, ask_of_job
+from dask_hpc.cluster.request import DRAIN, ask, ask_of_job
 from dask_hpc.cluster.scheduler.plugin import HpcPlugin
 from dask_hpc.display import mimebundle
 from dask_hpc.model.errors import insist
@@ -18,6 +18,7 @@ from dask_hpc.policy import Policy
 
 if TYPE_CHECKING:
     from dask_hpc.cluster.client.watch import Watch
+    from dask_hpc.view.course import Alert
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +137,8 @@ class Manager:
     def feed(self, story: int = 0, power: int = 0, jobs: float | None = None, parts: Any = ()) -> Any:
         """What is new since so many rows of the story and samples of power were read, for somebody who looks
         several times a second. ``jobs``: with the jobs that have changed since that time (-1: all).
-        ``parts``: with these parts of the status: power, checkpoint, pipelines, holds, nodes."""
+        ``parts``: with these parts of the status: power, checkpoint, pipelines, holds, nodes, and nodes that
+        are ``marked`` (on hold, leaving, drained, lent) or all ``machines``, one by one."""
         return self._sync(self._ask, "hpc_feed", story=story, power=power, jobs=jobs, parts=list(parts))
 
     @property
@@ -145,6 +147,14 @@ class Manager:
         from dask_hpc.cluster.client.watch import watch_of  # a cluster can be managed without the room view
 
         return watch_of(self._client)
+
+    def on_alert(self, act: Callable[["Alert"], object]) -> Callable[[], None]:
+        """Call this with every ``Alert`` from now on: a job has failed, the corridor cannot be kept, results
+        are lost, a job's walltime nears. On the client's event loop: it must not wait. What it raises is
+        logged. Answers how to end it."""
+        from dask_hpc.cluster.client.watch import tell_alerts
+
+        return tell_alerts(self.watch, act)
 
     def why(self, number: int) -> Any:
         """One row of the story, numbered from 0, with the rule that spoke, what it looked at and what it did
@@ -228,10 +238,15 @@ class Manager:
         return self._sync(self._ask, "hpc_set", action="undo")
 
     def hold(self, workers: Any, why: str = "asked for") -> Any:
-        """Let these workers (addresses or names) start no more tasks until ``release``. What they run goes
-        on, what they have not started moves to others, their data stays. Says who is held, and who cannot
-        be and why."""
+        """Let these workers (addresses, names, or names of nodes) start no more tasks until ``release``. What
+        they run goes on, what they have not started moves to others, their data stays. Says who is held, and
+        who cannot be and why."""
         return self._sync(self._ask, "hpc_hold", workers=workers, why=why)
+
+    def drain(self, nodes: Any) -> Any:
+        """Let these nodes have nothing to do: they are held, and drained when what they run has ended; their
+        data stays. ``release(nodes, "drain")`` ends that. To let them go, retire their workers."""
+        return self.hold(nodes, DRAIN)
 
     def release(self, workers: Any, why: str | None = "asked for") -> Any:
         """End that hold of these workers, or all of their holds if ``why`` is None. Lists those that work

@@ -139,7 +139,7 @@ class Calls:
         if not self._management.is_on:
             raise RuntimeError("control is off: no worker can be held")
         holds = self._management.control.holds
-        found = read_workers(self._context.scheduler, "hold", workers)
+        found = read_workers(self._context.scheduler, "hold", workers, self._context.nodes)
         refused = holds.hold(found, why)
         return {"held": [address for address in found if address not in refused], "refused": refused}
 
@@ -147,7 +147,7 @@ class Calls:
         """End that hold of these workers, or with no reason all their holds. Those that work again."""
         if why is not None:
             check_word("hold: why", why, may_be_empty=False)
-        found = read_workers(self._context.scheduler, "release", workers)
+        found = read_workers(self._context.scheduler, "release", workers, self._context.nodes)
         return [address for address in found if self._management.control.holds.release(address, why)]
 
     async def give_back(self, nodes: Any = None) -> dict[str, Any]:

@@ -40,7 +40,11 @@ class Figures:
 
     def ended(self, job: LiveJob) -> None:
         """A job is over."""
-        self.run.ends(job.figures, self._now, job.is_cancelled)
+        self.run.ends(job.figures, self._now, job.is_cancelled, job.ends_as == "failed")
+
+    def ended_otherwise(self, job: LiveJob) -> None:
+        """Tasks of a job that is over were tried again."""
+        self.run.ended_otherwise(job.figures, job.outcome == "failed")
 
     def nodes_change(self) -> None:
         """Nodes have come or gone."""
@@ -115,7 +119,11 @@ class Figures:
             for of, seconds in _shown(one).items()
         }
         return {
-            "jobs_ended": {"completed": run.completed, "cancelled": run.cancelled},
+            "jobs_ended": {
+                "completed": run.completed,
+                "failed": run.failed,
+                "cancelled": run.cancelled,
+            },
             "node_seconds": {"allotted": run.used, "there": run.available},
             "utilisation": _known({"": found["utilisation"]}),
             "wait_seconds": _known(waits),

@@ -27,7 +27,6 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.model.node import Nodes
 
-DRAIN = "drain"  # the reason of those who want a node to have nothing to do
 _EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
 _SHOWN = 10  # tasks named in the status
 _LOOKED_AT = 100  # tasks that a task has submitted
@@ -81,7 +80,8 @@ class Holds:
         self.reasons: dict[str, dict[str, None]] = {}
         #: what held workers last said of themselves
         self._said: dict[str, str] = {}
-        self._paused_themselves: set[str] = set()
+        #: workers that paused themselves: they have too little memory
+        self.paused_themselves: set[str] = set()
         #: workers that close by themselves, whatever is done about it
         self.closing: set[str] = set()
         #: those that were told to run, and have not said yet that they do
@@ -259,7 +259,7 @@ class Holds:
         self._said.pop(address, None)
         self._coming.pop(address, None)
         self._lent.discard(address)
-        self._paused_themselves.discard(address)
+        self.paused_themselves.discard(address)
         self.coming_back.discard(address)
         self.closing.discard(address)
 
@@ -295,10 +295,10 @@ class Holds:
         if status == "running":
             self.coming_back.discard(address)
         if status == "paused":
-            self._paused_themselves.add(address)
+            self.paused_themselves.add(address)
             self._look_later(0)
         else:
-            self._paused_themselves.discard(address)
+            self.paused_themselves.discard(address)
         if address not in self.reasons or status not in ("running", "paused"):
             return status
         self._said[address] = status
@@ -313,11 +313,11 @@ class Holds:
             self._timer.set(after)
 
     def _look(self) -> None:
-        if self.reasons or self._paused_themselves:
+        if self.reasons or self.paused_themselves:
             self._look_later()
         for address in list(self.reasons):
             self._lend_or_take_back(address)
-        for address in {*self.reasons, *self._paused_themselves}:
+        for address in {*self.reasons, *self.paused_themselves}:
             if compat.worker_status(self._scheduler, address) == "paused":
                 self.mover.drain(address)
 

@@ -243,6 +243,7 @@ class LiveJob:
         #: how far it goes ahead of the queue, if it was stopped
         self.ahead = 0
         self.state: State = "waiting"
+        #: why it was decided what was decided of it last
         self.reason = ""
         self.nodes: tuple[str, ...] = ()
         self.started: float | None = None
@@ -354,8 +355,10 @@ class LiveJob:
 
     @property
     def ends_as(self) -> Outcome:
-        """How it ended, if that was now."""
-        return "cancelled" if self.is_cancelled else "failed" if self.failures else "done"
+        """How it ended, if that was now. One that gives way goes on, perhaps."""
+        if self.is_cancelled:
+            return "cancelled"
+        return "failed" if self.failures and (self.closed or not self.gives_way) else "done"
 
     @property
     def told_state(self) -> str:

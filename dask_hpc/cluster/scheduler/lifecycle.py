@@ -150,16 +150,14 @@ class Lifecycle:
         """Somebody wants no more of a job. Its results stay, its nodes are free."""
         self._context.look_at_the_clock()
         count = self._cut_off(job)
-        job.reason = f"cancelled, with {count} tasks that were not done"
-        self._end(job, "cancel", job.reason)
+        self._end(job, "cancel", f"cancelled, with {count} tasks that were not done")
         self.tasks_change_hands()
         self._context.wake()
 
     def drop(self, job: LiveJob, reason: str, why: Explanation) -> None:
         """A job that waits is given up, as the policy says."""
         count = self._cut_off(job)
-        job.reason = f"given up, with {count} tasks: {reason}"
-        self._end(job, "drop", job.reason, why)
+        self._end(job, "drop", f"given up, with {count} tasks: {reason}", why)
         self.tasks_change_hands()
 
     # before a decision
@@ -180,9 +178,11 @@ class Lifecycle:
             job = next(iter(self._perhaps_over))
             del self._perhaps_over[job]
             if reason := self._why_over(job):
-                ended = "fail" if job.failures else "end"
+                ended = "fail" if job.ends_as == "failed" else "end"
                 self._end(job, ended if job.state == "running" else "withdraw", reason)
                 self._gate.lift(job)
+            elif job.state == "done" and not job.unfinished:
+                self.ends_otherwise(job)
 
     def offer_jobs(self) -> None:
         """The next decision sees the jobs that nothing holds back."""
@@ -250,10 +250,10 @@ class Lifecycle:
         """Tasks of a job that is over were tried again, and none of it is under way any more."""
         if (outcome := job.ends_as) != job.outcome:
             job.outcome, job.corrected = outcome, self._context.clock()
-            if outcome == "failed":
-                self._context.tell_of("fail", job, reason=f"tried again, {_failed(job)}")
-            else:
-                self._context.tell_of("end", job, reason="the tasks of it that had failed are done now")
+            self._figures.ended_otherwise(job)
+            is_done = outcome == "done"
+            job.reason = "the tasks of it that had failed are done now" if is_done else _failed(job)
+            self._context.tell_of("end" if is_done else "fail", job, reason=job.reason)
 
     # inner workings
 
@@ -337,6 +337,7 @@ class Lifecycle:
             indices.end(job.id)
         elif job.id in indices.waiting:
             indices.withdraw(job.id)
+        job.reason = reason
         self._context.tell_of(decision, job, nodes, reason, why)
         self.not_offered.pop(job, None)
         self._hand_overs.cancel(job)

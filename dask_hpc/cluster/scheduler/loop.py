@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.request import DRAIN
 from dask_hpc.cluster.scheduler.fair_shares import FairShares
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import DryGate, Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
-from dask_hpc.cluster.scheduler.holds import DRAIN, Holds
+from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.in_force import InForce
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving
@@ -182,7 +183,8 @@ class ControlLoop:
                 self.figures.allotted(holder)
                 if holder.layout:
                     self.spread.grown(context.staying(running))
-                context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
+                holder.reason = f"node {name} is gone"
+                context.tell_of("shrink", holder, holder.nodes, holder.reason)
                 self.windows.changed(holder)
             else:
                 reason = f"lost its last node {name}; waits again, ahead of others"
@@ -378,13 +380,16 @@ class ControlLoop:
                 state = "lent", lent[name]
             elif len(held) < len(workers):
                 state = "hold", f"{len(held)} of its {len(workers)} workers: {why}"
-            elif DRAIN in why and not any(compat.processing(self._scheduler, one) for one in held):
+            elif all(DRAIN in holds.reasons[one] and not self._is_at_work(one) for one in held):
                 state = "drained", why
             else:
                 state = "hold", why
             if workers:
                 found.setdefault(state, []).append(name)
         return found
+
+    def _is_at_work(self, address: str) -> bool:
+        return bool(compat.processing(self._scheduler, address))
 
     def held_by_waiting(self) -> Iterator[Any]:
         """Keys of the tasks that only our gate or a hold keeps from running, or that wait for a slot."""

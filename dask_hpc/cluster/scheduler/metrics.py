@@ -20,18 +20,18 @@ from dask_hpc.cluster.scheduler.status import Status
 logger = logging.getLogger(__name__)
 
 _STATES = ("on", "paused", "off")
-_JOB_STATES = ("waiting", "running", "done")
+_JOB_STATES = ("waiting", "running", "done", "failed", "cancelled")
 #: name -> whether it only grows, what it is, by what samples are told apart
 _OURS: dict[str, tuple[Any, ...]] = {
     "state": (False, "1 for the state control is in", "state"),
-    "jobs": (False, "Jobs by state; of those that are done only the remembered ones", "state"),
+    "jobs": (False, "Jobs by state; of those that are over only the remembered ones", "state"),
     "nodes": (False, "Nodes by state; a node on hold is held, whoever it is allotted to", "state"),
     "decisions": (True, "Decisions and events told in the story", "kind"),
     "resizes": (True, "Running jobs that became larger or smaller", "direction"),
     "results_lost": (True, "Results that left with the only worker that had them"),
     "errors": (True, "Errors in our own code or in a policy"),
     "policy_cycle_seconds": (False, "How long the last decision took"),
-    "jobs_ended": (True, "Jobs that ran and ended, and jobs that were cancelled", "how"),
+    "jobs_ended": (True, "Jobs that ran and ended, failed or not, and those that were cancelled", "how"),
     "node_seconds": (True, "Node-seconds since the first job came", "of"),
     "utilisation": (False, "Node-seconds jobs held over those there were, since the first job came"),
     "wait_seconds": (False, "From submission to first start, of jobs that have ended", "of"),

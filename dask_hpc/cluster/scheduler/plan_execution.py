@@ -70,7 +70,6 @@ class PlanExecution:
         job.state, job.ahead = "running", 0
         job.nodes = running.nodes
         job.started = running.started
-        job.reason = start.reason
         self.figures.allotted(job)
         self.measurements.size_changed(job)
         self._tell(plan, plan.time, "start", job, start.reason)
@@ -124,6 +123,7 @@ class PlanExecution:
         if not context.is_dry and self.hand_overs.begin(job, gives, done):
             gone = running.nodes[resize.nodes :]
             reason = f"{resize.reason}; waits for its tasks there and takes its results along"
+            job.reason = reason
             context.story.tell(Happening(plan.id, plan.time, "hand-over", job.id, gone, reason))
         else:
             self.figures.resize_ends(job)
@@ -188,4 +188,5 @@ class PlanExecution:
             service.nodes_given(nodes)
 
     def _tell(self, plan: Plan, time: float, decision: str, job: LiveJob, reason: str) -> None:
+        job.reason = reason
         self.context.story.tell(Happening(plan.id, time, decision, job.id, job.nodes, reason))

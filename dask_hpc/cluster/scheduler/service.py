@@ -144,6 +144,8 @@ class Context(Guard):
         since = monotonic()
         #: seconds of the management; a test may have another clock
         self.clock: Callable[[], float] = lambda: monotonic() - since
+        #: in wall-clock seconds: another management of the same cluster began at another time
+        self.began = time()
         self.story = Story(settings["story-length"])
         #: decisions are made and told, and nothing is done
         self.is_dry: bool = settings["dry-run"]
@@ -609,6 +611,10 @@ class Service:
 
     def watts(self) -> Mapping[str, float]:
         """What each node draws, if it knows."""
+        return {}
+
+    def seen_watts(self) -> Mapping[str, float]:
+        """The same, if somebody looks at it now."""
         return {}
 
     def threads_of(self, address: str) -> int:

@@ -8,12 +8,15 @@ from typing import Any
 from dask_hpc.cluster.request import read_number
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.machines import machines
 from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.service import Service
 from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
 
+#: what can be asked for beside what services show
+_PARTS = ("holds", "nodes", "marked", "machines")
 _MOST = 2_000  # rows in one answer: who is far behind asks again
 
 
@@ -82,6 +85,7 @@ class Status:
         for key in read.keys() - known:  # of a service that is not here, perhaps
             read_number(key, read[key])
         first, rows = context.story.since(story)
+        figures = context.get(Figures)
         newer = (
             job
             for job in context.jobs.values()
@@ -90,6 +94,7 @@ class Status:
         return {
             "time": context.clock(),
             "epoch": context.epoch,
+            "began": context.began,
             "size": len(context.indices.nodes),
             "policy": context.policy.name,
             "version": self._management.history.version,
@@ -97,7 +102,7 @@ class Status:
             "state": self._management.state,
             "errors": context.errors,
             "lost": self.lost,
-            "figures": context.get(Figures).as_status(),
+            "figures": figures.as_status(),
             "resizes": context.story.counts["grow"] + context.story.counts["shrink"],
             "story": {
                 "first": first,
@@ -105,14 +110,14 @@ class Status:
                 "is_whole": len(rows) <= _MOST,
             },
             **{key: service.feed(read.get(key, 0)) for key, service in known.items()},
-            "jobs": None if jobs is None else [self.of_job(job) for job in newer],
+            "jobs": None if jobs is None else [self.of_job(job, figures) for job in newer],
             **dict(self._parts(parts)),
         }
 
     def _parts(self, parts: Any) -> Iterator[tuple[str, Any]]:
         of_services = {name: one for one in self._context.services for name in one.parts}
         is_fine = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
-        insist(is_fine, "parts", parts, ", ".join([*of_services, "holds", "nodes", "marked"]))
+        insist(is_fine, "parts", parts, ", ".join([*of_services, *_PARTS]))
         for part in parts:
             if part in of_services:
                 yield of_services[part].parts[part], of_services[part].part(part)
@@ -121,16 +126,17 @@ class Status:
             elif part == "nodes":
                 yield part, list(self._context.indices.nodes)
             elif part == "marked":
-                yield (
-                    part,
-                    [[list(nodes), *state] for state, nodes in self._management.control.marked().items()],
-                )
+                marked = self._management.control.marked()
+                yield part, [[names, *state] for state, names in marked.items()]
+            elif part == "machines":
+                yield part, machines(self._context, self._management.control.marked())
             else:  # of a service that is not here
                 yield part, None
 
-    def of_job(self, job: LiveJob) -> dict[str, Any]:
+    def of_job(self, job: LiveJob, figures: Figures | None = None) -> dict[str, Any]:
         """One job: what it asked for, what it has, what it did, and why it waits if it does."""
         model, performance = job.model, job.performance
+        figures = figures or self._context.get(Figures)
         running = self._context.indices.running.get(job.id)
         end = running.expected_end if running else inf
         # Others get the nodes that it leaves when its tasks there have ended.
@@ -152,7 +158,7 @@ class Status:
             "submitted": model.submitted,
             "started": job.started,
             "ended": job.ended,
-            **self._context.get(Figures).of_job(job),
+            **figures.of_job(job),
             "unfinished_tasks": len(job.unfinished),
             # seconds are sums over its tasks; the policy goes by ``mtct`` and ``expected_end``
             "finished_tasks": performance.tasks,

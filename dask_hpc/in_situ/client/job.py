@@ -14,9 +14,10 @@ import dask
 from distributed import Client
 
 from dask_hpc.cluster.client.job import tell_closed
-from dask_hpc.cluster.request import ANNOTATION, ask, is_managed, make_request
+from dask_hpc.cluster.request import ANNOTATION, ask, is_managed, login, make_request
 from dask_hpc.in_situ.scheduler import MOST
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.job import is_over
 from dask_hpc.model.units import count_nodes
 from dask_hpc.planning.in_situ.back_pressure import Skipped
 from dask_hpc.planning.in_situ.partition import (
@@ -36,7 +37,7 @@ def read_request(name: str, nodes: Any, **rest: Any) -> dict[str, Any] | None:
         if said := [key for key, value in rest.items() if value is not None]:
             raise InputError("nodes", "found none", f"a whole number, with {' and '.join(said)}")
         return None
-    return make_request(name, nodes=nodes, **rest)
+    return make_request(name, nodes=nodes, login=login(), **rest)
 
 
 class PipelineJob:
@@ -82,7 +83,7 @@ class PipelineJob:
                     raise
                 self._has_begun = False  # management began anew
                 continue
-            if found["state"] == "done":
+            if is_over(found["state"]):
                 if found["cancelled"]:
                     raise RuntimeError(f"job {self.id} was cancelled")
                 return None
