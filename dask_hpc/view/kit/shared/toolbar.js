@@ -45,7 +45,7 @@ export function toolbar(model) {
 
   function files() {
     const pictures = seen();
-    const title = `${model.get("course")?.head?.policy || "dask-hpc"}, ${axis.show(Math.round(axis.window[0]))} to ${axis.show(Math.round(axis.window[1]))}`;
+    const title = `${axis.policy || "dask-hpc"}, ${axis.show(Math.round(axis.window[0]))} to ${axis.show(Math.round(axis.window[1]))}`;
     const drawn = pictures.map((one) => ({
       title: one.given.name, height: one.canvas.height, legend: one.given.legend?.() ?? [], paint: (...where) => one.paint(...where),
     }));
