@@ -19,6 +19,7 @@ export class TimeAxis {
     this.length = SPAN.shown;
     this.now = this.begin = 0;
     this.isOver = false;
+    this.policy = "";
     /** Wall-clock time at 0, if somebody knows. */
     this.epoch = null;
     /** Whether anything is drawn to the right of now, and the last time for which something is planned. */
@@ -35,6 +36,7 @@ export class TimeAxis {
     if (corridor !== undefined) this.planned = corridor?.at(-1)?.[0] ?? 0;
     if (head?.time === undefined) return;
     this.now = head.time;
+    this.policy = head.policy ?? "";
     this.epoch = head.epoch ?? null;
     this.begin = head.begin ?? 0;
     if (this.isOver === (head.state === "simulated")) return;

@@ -26,7 +26,7 @@ export function toolbar(model) {
     h("div", {}, h("strong", {}, "Hands"), keys, h("strong", {}, "What it means"), whole));
   const menu = h("div", { class: "dh-choices" });
   const save = h("details", { class: "dh-menu" }, h("summary", {}, "Save picture"), menu);
-  const element = h("div", { class: "dh-row dh-toolbar", role: "toolbar", "aria-label": "Time" },
+  const element = h("div", { class: "dh-row dh-toolbar", role: "group", "aria-label": "What is seen of time" },
     button("\u2212", "Zoom out", () => axis.zoom(1.25)), button("+", "Zoom in", () => axis.zoom(0.8)), back, save, help);
 
   function reset() {
@@ -45,7 +45,7 @@ export function toolbar(model) {
 
   function files() {
     const pictures = seen();
-    const title = `${model.get("course")?.head?.policy || "dask-hpc"}, ${axis.show(Math.round(axis.window[0]))} to ${axis.show(Math.round(axis.window[1]))}`;
+    const title = `${axis.policy || "dask-hpc"}, ${axis.show(Math.round(axis.window[0]))} to ${axis.show(Math.round(axis.window[1]))}`;
     const drawn = pictures.map((one) => ({
       title: one.given.name, height: one.canvas.height, legend: one.given.legend?.() ?? [], paint: (...where) => one.paint(...where),
     }));
