@@ -118,8 +118,8 @@ def is_refused(page):
     details = page.locator('details[data-concern="power"]')
     margin = page.locator('[id$="power.margin"]').first
 
-    def is_open():  # news may draw it anew before it has heard that it was opened
-        details.evaluate("one => one.open = true")
+    def is_open():  # it may be behind "more"
+        details.evaluate("one => [one, ...one.querySelectorAll('details')].forEach(each => each.open = true)")
         return margin.is_visible()
 
     until(is_open, 20)
