@@ -182,7 +182,7 @@ def test_in_lab(tmp_path, pictures, report):
         page = open_room(chrome, url)
         with outside(tmp_path) as manager:
             run_cell(page, 1)
-            until(lambda: "next" in page.locator(".dh-queue").inner_text(), 10)
+            until(lambda: "next" in page.locator(".dask-hpc-room .dh-jobs").inner_text(), 10)
             page.screenshot(path=pictures / "lab.png")
 
             # a cell computes: an edge is dragged meanwhile
