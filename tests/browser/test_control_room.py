@@ -118,8 +118,8 @@ def is_refused(page):
     details = page.locator('details[data-concern="power"]')
     margin = page.locator('[id$="power.margin"]').first
 
-    def is_open():  # news may draw it anew before it has heard that it was opened
-        details.evaluate("one => one.open = true")
+    def is_open():  # it may be behind "more"
+        details.evaluate("one => [one, ...one.querySelectorAll('details')].forEach(each => each.open = true)")
         return margin.is_visible()
 
     until(is_open, 20)
@@ -182,7 +182,7 @@ def test_in_lab(tmp_path, pictures, report):
         page = open_room(chrome, url)
         with outside(tmp_path) as manager:
             run_cell(page, 1)
-            until(lambda: "next" in page.locator(".dh-queue").inner_text(), 10)
+            until(lambda: "next" in page.locator(".dask-hpc-room .dh-jobs").inner_text(), 10)
             page.screenshot(path=pictures / "lab.png")
 
             # a cell computes: an edge is dragged meanwhile

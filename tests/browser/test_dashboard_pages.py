@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import time
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def test_what_happens_is_on_the_page():
         page = new_page(chrome, 1024, 900)
         page.goto(cluster.dashboard_link.replace("/status", "/hpc"))
         page.locator(".dh-jobs td", has_text=evil).wait_for()
-        page.locator(".dh-headline", has_text="1 of 2 nodes allotted").wait_for()
+        page.locator(".dh-headline", has_text=re.compile(r"1 of 2\s*nodes allotted")).wait_for()
         row = page.locator(".dh-story button", has_text="start").first
         row.click()
         page.get_by_text("queue: easy-backfill").wait_for()
