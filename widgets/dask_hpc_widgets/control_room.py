@@ -31,14 +31,8 @@ _TABS = (
     ("Checkpoints", "checkpoint_view", ""),
 )
 _PAST = ("Jobs", "Story")  # what there is to see of a run that is over
-_VIEWS = (
-    "headline",
-    "time_toolbar",
-    "allotment_map",
-    "corridor_chart",
-    "queue",
-    *(name for _, name, _ in _TABS),
-)
+#: what draws them, and what is drawn once for all
+_VIEWS = ("headline", "time_toolbar", "allotment_map", "compare", "corridor_chart", "queue")
 
 
 class HeadlineDeeds:
@@ -69,7 +63,7 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
     are saved with a notebook.
     """
 
-    _esm = module("control_room", *_VIEWS)
+    _esm = module("control_room", *_VIEWS, *(name for _, name, _ in _TABS))
     _css = style()
     parts: ClassVar[tuple[str, ...]] = ("power", "checkpoint", "holds")
     draws = frozenset(

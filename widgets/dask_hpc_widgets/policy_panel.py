@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import traitlets
 
 from dask_hpc import InputError, Policy
-from dask_hpc.strategies import CONCERNS
 from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
@@ -440,7 +439,7 @@ def _strategies(policy: Policy) -> dict[str, str]:
 def _changes(base: Policy, edited: Policy) -> Iterator[tuple[str, tuple[str, str]]]:
     """What differs, by key path: was, is. Of another strategy, what is not as it comes."""
     before, after = base.to_dict(), edited.to_dict()
-    for concern in CONCERNS:
+    for concern in Policy.choices():
         old, new = before.get(concern) or {}, after.get(concern) or {}
         was, now = old.get("strategy", _NONE), new.get("strategy", _NONE)
         if was != now:

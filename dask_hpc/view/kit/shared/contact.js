@@ -56,6 +56,15 @@ export class Contact {
   }
 }
 
+/** Switch off what asks for something, or on again what was switched off here. */
+function switchDeeds(el, isOff) {
+  for (const one of el.querySelectorAll(isOff ? "fieldset.dh-deeds:not(:disabled)" : "fieldset[data-stale]")) {
+    one.disabled = isOff;
+    if (isOff) one.dataset.stale = "true";
+    else delete one.dataset.stale;
+  }
+}
+
 /** Keep an element saying whether it shows the present. Answers how to end it. */
 export function showContact(model, el) {
   if (!model.get("is_live")) return () => {};
@@ -76,7 +85,7 @@ export function showContact(model, el) {
     if (words.textContent !== text) words.textContent = text;
     elsewhere.hidden = !isWaiting || !page.hasAttribute("href");
     el.classList.toggle("dh-stale", Boolean(stale));
-    for (const one of el.querySelectorAll("fieldset.dh-deeds")) one.disabled = Boolean(stale);
+    switchDeeds(el, Boolean(stale));
     if (stale?.seconds !== model.get("stale")?.seconds || stale?.why !== model.get("stale")?.why) model.set("stale", stale);
   };
   const ask = () => {
