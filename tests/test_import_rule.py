@@ -140,8 +140,11 @@ def private_dask_names(module: str, tree: ast.AST) -> Iterator[str]:
                 yield f"{module}:{node.lineno}: {ast.unparse(node)} is private to Dask; use dask_hpc.dask"
 
 
+_FOR_WIDGETS = ("dask_hpc.view.kit", "dask_hpc.view.page", "dask_hpc.model.units")
+
+
 def not_public(module: str, tree: ast.AST) -> Iterator[str]:
-    """What the widgets import of us beyond the names of ``dask_hpc`` itself, and what draws: the kit, and pages."""
+    """What the widgets import of us beyond the names of ``dask_hpc``, what draws, and how quantities are said."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -149,7 +152,7 @@ def not_public(module: str, tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "dask_hpc":
             names = [alias.name for alias in node.names]
             wrong = names if node.module != "dask_hpc" else [n for n in names if n not in dask_hpc.__all__]
-            wrong = [] if node.module in ("dask_hpc.view.kit", "dask_hpc.view.page") else wrong
+            wrong = [] if node.module in _FOR_WIDGETS else wrong
         else:
             continue
         if wrong:
