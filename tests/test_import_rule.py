@@ -144,7 +144,7 @@ _FOR_WIDGETS = ("dask_hpc.view.kit", "dask_hpc.view.page", "dask_hpc.model.units
 
 
 def not_public(module: str, tree: ast.AST) -> Iterator[str]:
-    """What the widgets import of us beyond the names of ``dask_hpc``, what draws, and how quantities are said."""
+    """What the widgets import of us beyond ``dask_hpc`` itself, what draws, and quantities."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

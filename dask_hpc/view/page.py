@@ -104,7 +104,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         )
 
     body = "".join(f"<tr>{cells('td', line)}</tr>" for line in lines)
-    return f'<div class="scroll"><table><tr>{cells("th", heads)}</tr>{body}</table></div>'
+    return f'<div class="scroll" tabindex="0"><table><tr>{cells("th", heads)}</tr>{body}</table></div>'
 
 
 def _is_numeric(text: str) -> bool:

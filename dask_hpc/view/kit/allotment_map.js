@@ -548,7 +548,7 @@ function render({ model, el }) {
 
   function say() {
     told = performance.now();
-    note.textContent = model.get("problem") || picture.summary;
+    note.textContent = picture.summary;
     drawn.canvas.element.setAttribute("aria-label", `Nodes over time: ${picture.summary}. ${picture.isOver ? "" : queueLine(picture.waiting)}`);
   }
 
@@ -561,14 +561,12 @@ function render({ model, el }) {
   });
   const again = () => drawn.repaint();
   model.on("change:pointed", again);
-  model.on("change:problem", say);
   const quiet = axis.listen(say);
   return () => {
     end();
     ended();
     quiet();
     model.off("change:pointed", again);
-    model.off("change:problem", say);
     drawn.remove();
     bar.end();
   };

@@ -88,7 +88,7 @@ function render({ model, el }) {
     return place;
   };
   claim(el, "dask-hpc-room");
-  el.style.height = model.get("room_height");
+  el.style.setProperty("--dh-room", model.get("room_height")); // ipywidgets has the height of the element itself
   const said = h("div", { class: "dh-note", role: "status", "aria-live": "polite" });
   ends.push(tellWhatCame(model, said));
   const pictures = h("div", { class: "dh-pictures" },

@@ -469,10 +469,12 @@ function render({ model, el }) {
   const moves = deeds({}, handles.upper, handles.lower);
   const list = h("div", { class: "dh-row dh-planned" });
   const later = laterForm();
-  const hands = deeds({}, later, list);
-  const heading = h("h3", {}, "Power", note, ...(isAlone && !isFixed ? [deeds({}, undo)] : []));
+  const summary = h("summary", { title: "Other bounds from a later time on" }, "Change later");
+  const planned = h("details", { class: "dh-menu dh-changes" }, summary, h("div", {}, later, list));
+  const hands = deeds({}, planned);
+  const heading = h("h3", {}, "Power", note, hands, ...(isAlone && !isFixed ? [deeds({}, undo)] : []));
   claim(el, "dh-corridor");
-  el.append(...(bar.element ? [bar.element] : []), heading, nothing, plot, hands, said);
+  el.append(...(bar.element ? [bar.element] : []), heading, nothing, plot, said);
   const drawn = new TimePicture(model, plot, {
     name: "Power over time",
     height: model.get("height") ?? 240,
@@ -571,7 +573,7 @@ function render({ model, el }) {
   }
 
   function laterForm() {
-    const chip = h("span", { class: "dh-later", draggable: "true", title: "Drag onto the picture, right of now" }, "⇢ change for later");
+    const chip = h("span", { class: "dh-later", draggable: "true", title: "Drag onto the picture, right of now" }, "⇢ drag");
     const at = h("input", { size: "12", "aria-label": "from when on: in 10 min, 11:45, +30 s", placeholder: "in 10 min, 11:45" });
     const lower = h("input", { size: "8", "aria-label": "lower bound from then on", placeholder: "lower" });
     const upper = h("input", { size: "8", "aria-label": "upper bound from then on", placeholder: "upper, 2 kW" });
@@ -585,6 +587,7 @@ function render({ model, el }) {
       const box = drawn.canvas.element.getBoundingClientRect();
       at.value = `in ${Math.max(1, Math.round(drawn.timeAt(event.clientX - box.left) - power.now))} s`;
       upper.value = `${nearWatts(scale().invert(event.clientY - box.top), power.top)} W`;
+      planned.open = true;
       upper.focus();
     });
     return form;
@@ -596,6 +599,7 @@ function render({ model, el }) {
     const words = JSON.stringify(coming);
     if (words === plan) return;
     plan = words;
+    summary.textContent = coming.length ? `Change later: ${coming.length} planned` : "Change later";
     fill(list, coming.map(([time, lower, upper]) => {
       const what = `from ${axis.show(time)} on ${showBounds(lower, upper, "W")}`;
       const name = `Remove the change ${what}`;

@@ -88,7 +88,7 @@ export function took(job) {
 /** What is said below a job: tasks that raised, and why it is as it is: [text, is it bad]. */
 export function saidOf(job) {
   const raised = job.failed ? [`${countOf(job.failed, "task failed", "tasks failed")}${job.error ? `: ${job.error}` : ""}`, true] : null;
-  const why = (job.state === "waiting" ? job.waiting_because : null) ?? job.reason;
+  const why = (job.state === "waiting" ? job.waiting_because : null) ?? (raised && isOver(job) ? null : job.reason);
   return [raised, why ? [why, false] : null].filter(Boolean);
 }
 

@@ -5,7 +5,7 @@ export const COLOURS = [
   "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442",
   "#7fb8d8", "#f2cf80", "#80ceb9", "#e5bcd3", "#aad9f4",
 ];
-const WHITE_INK = new Set(["#0072b2", "#009e73", "#d55e00"]);
+const WHITE_INK = new Set(["#0072b2"]);
 
 /** Numbers for jobs, as the course gives them: the same in all views. */
 export class Numbering {
@@ -36,5 +36,5 @@ export function patternOf(number) {
 }
 
 export function inkOn(colour) {
-  return WHITE_INK.has(colour) ? "#ffffff" : "#222222";
+  return WHITE_INK.has(colour) ? "#ffffff" : "#111111";
 }

@@ -16,6 +16,8 @@ export class Contact {
     /** Whether the kernel has ever answered, and how much news was read. */
     this.isKnown = false;
     this.count = -1;
+    /** Whether it cannot be asked any more, and will not come back. */
+    this.isGone = false;
   }
 
   /** Nobody looked until now: what was before is no silence. */
@@ -50,7 +52,8 @@ export class Contact {
     this.lookedAt = now;
     if (isLate) this.begin(now);
     const silence = now - this.newsAt;
-    if (silence < STALE && !told) return null;
+    if (silence < STALE && !told && !this.isGone) return null;
+    if (this.isGone) return { seconds: Math.floor(silence / 1000), why: "the kernel was restarted or is gone, and what was here does not come back: run the cell again" };
     const deaf = "the kernel does not answer. It may be busy, or gone: after a restart run the cell again";
     return { seconds: Math.floor(silence / 1000), why: told || (this.isDeaf(now) ? deaf : "the scheduler does not answer") };
   }
@@ -91,7 +94,11 @@ export function showContact(model, el) {
   const ask = () => {
     if (document.visibilityState !== "visible") return;
     contact.asks(clock());
-    model.send({ do: "looks", count: contact.count });
+    try {
+      model.send({ do: "looks", count: contact.count });
+    } catch {
+      contact.isGone = true; // of a kernel that was restarted, this model is no more
+    }
   };
   const heard = (message) => {
     contact.hears(message, clock());
