@@ -47,12 +47,12 @@ PROMISES = {
     "1-first-steps": [
         Promise(
             "`climate` has all four nodes",
-            "c3",
+            "c1",
             'assert len(its_story("start", job="climate")[0]["nodes"]) == 4',
         ),
         Promise(
             "`climate` gives nodes up when others come",
-            "c3",
+            "c1",
             'its_until(lambda: its_story("shrink", job="climate") and its_story("start", job="plots"))',
         ),
         Promise(
