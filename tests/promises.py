@@ -47,12 +47,12 @@ PROMISES = {
     "1-first-steps": [
         Promise(
             "`climate` has all four nodes",
-            "c3",
+            "c1",
             'assert len(its_story("start", job="climate")[0]["nodes"]) == 4',
         ),
         Promise(
             "`climate` gives nodes up when others come",
-            "c3",
+            "c1",
             'its_until(lambda: its_story("shrink", job="climate") and its_story("start", job="plots"))',
         ),
         Promise(
@@ -301,12 +301,15 @@ assert len(begins) == 2 and begins[0] == 0 < begins[1], begins
         Promise(
             "Anybody can have a version back, without the program",
             "checkpoint-and-restart-23",
-            "assert np.array_equal(_.heat.values, found.heat.values)",
+            """
+its_plain = xr.open_zarr(f"{store}/plate/{version.version:08}/state.zarr")
+assert np.array_equal(its_plain.heat.values, found.heat.values)
+""",
         ),
         Promise(
             "to another number of nodes",
             "checkpoint-and-restart-26",
-            "assert len(_) == 5 and sum(_.values()) == len(futures_of(found)), _",
+            "assert len({where[0] for where in client.who_has(futures_of(found)).values()}) == 5",
         ),
         Promise(
             "a program in `manager.status()`",
