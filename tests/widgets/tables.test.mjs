@@ -67,6 +67,7 @@ test("node-hours in few digits", () => {
 test("a job says what failed, and why it is as it is", () => {
   const failed = job({ state: "failed", failed: 4, error: "ValueError: no", ended: 20, finished_tasks: 12 });
   assert.deepEqual(saidOf(failed), [["4 tasks failed: ValueError: no", true], ["idle nodes", false]]);
+  assert.deepEqual(saidOf({ ...failed, reason: "4 tasks of it failed: ValueError: no" }), [["4 tasks failed: ValueError: no", true]]);
   assert.deepEqual(saidOf(job({ state: "waiting", waiting_because: "needs 3" })), [["needs 3", false]]);
   assert.deepEqual(saidOf(job({ reason: "" })), []);
   assert.equal(countsOf([job({ state: "done" }), failed, job()]), "1 running, 1 done, 1 failed");
@@ -77,8 +78,8 @@ test("a job says what failed, and why it is as it is", () => {
 });
 
 test("how a row of the story ended is said as the facts are", () => {
-  const words = [["end", "failed"], ["end", "cancelled"], ["end", "done"], ["fail", undefined], ["start", "failed"], ["lost", undefined]];
-  assert.deepEqual(words.map((one) => wordFor(...one)), [["end, failed", true], ["end, cancelled", false], ["end", false], ["fail", true], ["start", false], ["lost", true]]);
+  const words = [["end", "failed"], ["end", "cancelled"], ["end", "done"], ["fail", "failed"], ["start", "failed"], ["lost", undefined]];
+  assert.deepEqual(words.map((one) => wordFor(...one)), [["end, failed", true], ["end, cancelled", false], ["end", false], ["failed", true], ["start", false], ["lost", true]]);
 });
 
 test("comma-separated values, whatever is in them", () => {

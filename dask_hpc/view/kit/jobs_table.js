@@ -89,7 +89,8 @@ export function took(job) {
 export function saidOf(job) {
   const raised = job.failed ? [`${countOf(job.failed, "task failed", "tasks failed")}${job.error ? `: ${job.error}` : ""}`, true] : null;
   const why = (job.state === "waiting" ? job.waiting_because : null) ?? job.reason;
-  return [raised, why ? [why, false] : null].filter(Boolean);
+  const isSaid = raised && /^[\d,]+ tasks? of it failed/.test(why ?? "");
+  return [raised, why && !isSaid ? [why, false] : null].filter(Boolean);
 }
 
 /** What can be done about it now: [what, text, hint, more]; nothing in a cluster that is over. */
