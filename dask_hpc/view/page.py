@@ -35,7 +35,7 @@ pre { background: var(--soft); padding: .7rem; border-radius: 6px; overflow: aut
 .dask-hpc-board nav a:hover { text-decoration: underline; }
 """
 #: what draws a run that is over, from the top down
-_VIEWS = ("allotment_map", "corridor_chart", "curves", "jobs_table", "story_view")
+_VIEWS = ("time_toolbar", "allotment_map", "corridor_chart", "curves", "jobs_table", "story_view")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ def _page(title: str, body: str, more: str) -> str:
 def course_html(course: Mapping[str, Any]) -> str:
     """A run that is over, for a section of a page: what there is to draw, in views that move together."""
     there = {
+        "time_toolbar": course["nodes"]["names"] or course["samples"],
         "allotment_map": course["nodes"]["names"],
         "corridor_chart": course["samples"],
         "curves": course.get("curves"),

@@ -36,9 +36,8 @@ _PAGE, _FEED, _REPORT, _CONTROL = "/hpc", "/hpc-feed", "/hpc-report", "/hpc-cont
 _EVERY = 0.2  # seconds between two looks at the cluster, however many pages are open
 _KEPT = 100  # news that a page may be behind; one that is further behind is told everything
 _PARTS = ("power", "checkpoint", "pipelines", "holds", "lanes")
-#: what ``/hpc`` shows from the top down; all but the first can be seen alone
+#: what ``/hpc`` shows from the top down, below the line above all; each can be seen alone
 _VIEWS = {
-    "headline": "headline",
     "allotments": "allotment_map",
     "power": "corridor_chart",
     "pipelines": "pipelines",
@@ -189,8 +188,10 @@ class DashboardService(Service):
         """The pages are there, if there is a dashboard."""
         self.token = token_urlsafe(16)
         calls = self.context.get(Calls)
-        listed = {_PAGE: ("HPC", list(_VIEWS.values()))}
-        for name, view in list(_VIEWS.items())[1:]:
+        pictures = ["headline", "time_toolbar", "allotment_map", "corridor_chart", "queue"]
+        others = [view for view in _VIEWS.values() if view not in pictures]
+        listed = {_PAGE: ("HPC", [*pictures, *others])}
+        for name, view in _VIEWS.items():
             listed[f"/individual-hpc-{name}"] = (f"HPC {name.replace('-', ' ').title()}", [view])
         pages: dict[str, tuple[Any, dict[str, Any]]] = {
             path: (_PageHandler, {"title": f"Dask: {title}", "views": views, "links": self._links})

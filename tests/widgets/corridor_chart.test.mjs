@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Power, nearWatts, samplesCsv, whyNoPower, wrapped } from "../../dask_hpc/view/kit/corridor_chart.js";
+import { Power, nearWatts, samplesCsv, whyNoPower } from "../../dask_hpc/view/kit/corridor_chart.js";
 
 function past(samples, more = {}) {
   const power = new Power();
@@ -53,20 +53,13 @@ test("what cannot be kept says what would help", () => {
   const power = new Power();
   const told = (verdict) => power.add({ power_now: { verdict } });
   told({ is_kept: false, reason: "no work left", help: "raise power.upper" });
-  assert.equal(power.broken, "cannot be kept: no work left; raise power.upper");
+  assert.equal(power.broken, "Cannot be kept: no work left; raise power.upper");
   told({ is_kept: false, reason: "no work left" });
-  assert.equal(power.broken, "cannot be kept: no work left");
+  assert.equal(power.broken, "Cannot be kept: no work left");
   told({ is_kept: true, reason: "" });
   assert.equal(power.broken, "");
   power.add({ power_now: null });
   assert.equal(power.broken, "");
-});
-
-test("a text is wrapped, and cut at the end", () => {
-  const measure = (words) => words.length;
-  assert.deepEqual(wrapped("aa bb cc dd", 5, measure), ["aa bb", "cc dd"]);
-  assert.deepEqual(wrapped("aa bb cc dd", 2, measure), ["aa", "bb", "cc …"]);
-  assert.deepEqual(wrapped("abcdef gh", 3, measure), ["abcdef", "gh"], "a long word has a line of its own");
 });
 
 test("power that nobody watches says how it is", () => {

@@ -284,8 +284,8 @@ export class Picture {
   /** One line for those who do not see the picture. */
   get summary() {
     if (!this.names.length) return this.isOver ? "not recorded: simulate(..., allotments=True)" : "no node yet";
-    const running = new Set();
-    for (const one of this.segments.open) running.add(one.job);
+    let running = 0;
+    for (const job of this.jobs.values()) running += job.state === "running";
     const there = this.many ?? this.names.length - this.gone.size;
     if (this.isOver) return `${countOf(there, "node")}, ${showDuration(this.now)}`;
     const signs = Object.entries(SIGNS).map(([state, [, , words]]) => {
@@ -293,7 +293,7 @@ export class Picture {
       return count ? `, ${count} ${words}` : "";
     });
     const part = this.rows ? `${this.count} of ` : "";
-    return `${part}${countOf(there, "node")}${signs.join("")}, ${countOf(running.size, "job")} running, ${this.waiting.length} waiting`;
+    return `${part}${countOf(there, "node")}${signs.join("")}, ${countOf(running, "job")} running, ${this.waiting.length} waiting`;
   }
 
   countOf(state) {
@@ -548,6 +548,7 @@ function render({ model, el }) {
 
   function say() {
     told = performance.now();
+    el.style.setProperty("--dh-rows", `${picture.names.length * 34 + 60}px`); // a few nodes need no more
     note.textContent = picture.summary;
     drawn.canvas.element.setAttribute("aria-label", `Nodes over time: ${picture.summary}. ${picture.isOver ? "" : queueLine(picture.waiting)}`);
   }

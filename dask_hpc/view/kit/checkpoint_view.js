@@ -70,7 +70,7 @@ function sum(values) {
 function render({ model, el }) {
   const isFixed = Boolean(model.get("readonly"));
   const said = h("div", { role: "status", "aria-live": "polite", class: "dh-note" });
-  const body = h("div");
+  const body = h("div", { class: "dh-checkpoints-body" });
   claim(el, "dh-checkpoints");
   el.append(h("h3", {}, "Checkpoints"), said, deeds({}, body));
 
@@ -83,7 +83,7 @@ function render({ model, el }) {
       h("div", { class: "dh-row" }, figuresOf(found).map(([value, name, isBad]) => h("span", { class: `dh-card${isBad ? " dh-bad" : ""}` }, h("b", {}, value), ` ${name}`))),
       h("div", { class: "dh-note" }, happened(found.counts)),
       h("table", { "aria-label": "protected results" },
-        h("thead", {}, h("tr", {}, ["name", "copied", "last commit", "next due", "levels", ""].map((one) => h("th", {}, one)))),
+        h("thead", {}, h("tr", {}, ["name", "copied", "last commit", "next due", "levels", ""].map((one) => h(one ? "th" : "td", {}, one)))),
         h("tbody", {}, found.protected.slice(-MOST_PROTECTED).toReversed().flatMap(protectedRow))),
       h("h3", {}, "Copies by node", h("small", {}, `${countOf(found.levels.partner?.copies ?? 0, "copy", "copies")}, ${showLarge(found.levels.partner?.nbytes ?? 0, "B")}${found.exposed ? `; ${found.exposed} only beside their result` : ""}`)),
       h("div", { role: "list", "aria-label": "copies by node" }, bars(found.nodes).slice(0, MOST_NODES).map((one) => bar(one, numbers))),

@@ -4,7 +4,7 @@
 import { claim, h, tellWhatCame, views } from "./shared/page.js";
 import { clamp } from "./shared/scale.js";
 
-const [LEAST, USUAL, MOST] = [0.15, 0.5, 0.8]; // share of the pictures
+const [LEAST, USUAL, MOST] = [0.15, 0.55, 0.8]; // share of the pictures
 
 /** Where the keys of a row of tabs lead from the tab with that number. */
 export function tabFor(key, number, count) {

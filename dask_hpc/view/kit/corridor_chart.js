@@ -28,8 +28,6 @@ export class Power {
     this.clear();
     /** Bounds that are being moved: {lower: watts, upper: watts}. */
     this.moved = {};
-    /** The lines of what is complained of, as they were painted last. */
-    this.complaint = { text: "", wide: 0, lines: [] };
   }
 
   clear() {
@@ -77,7 +75,8 @@ export class Power {
   get broken() {
     const verdict = this.told?.verdict;
     if (!verdict || verdict.is_kept) return "";
-    return [`cannot be kept: ${verdict.reason}`, verdict.help].filter(Boolean).join("; ");
+    const help = verdict.help && !verdict.reason.includes(verdict.help) ? `; ${verdict.help}` : "";
+    return `Cannot be kept: ${verdict.reason}${help}`;
   }
 
   /** The bounds that hold at a time from now on. */
@@ -188,17 +187,6 @@ export function samplesCsv(power) {
   return csvText(["time", "watts", "lower", "upper", "least", "most", "uncertainty", "doubt"], rows);
 }
 
-/** A text in lines of at most so many pixels, of which the last is cut if there are more than a few. */
-export function wrapped(text, wide, measure, most = 3) {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
-    if (!lines.at(-1) || measure(longer) <= wide) lines[lines.length - 1] = longer;
-    else lines.push(word);
-  }
-  return lines.length > most ? [...lines.slice(0, most - 1), `${lines[most - 1]} …`] : lines;
-}
-
 function paint(power, context, width, bottom, theme, x) {
   const floor = bottom - SIGNED;
   const y = power.scale(floor);
@@ -240,7 +228,6 @@ function paint(power, context, width, bottom, theme, x) {
     line(context, [[x(power.now), TOP], [x(power.now), floor]], theme.faint, 1);
     context.setLineDash([]);
     planned(power, context, x, from, to, right, floor, theme);
-    if (power.broken) complain(power, context, x, y, right, floor, theme);
   }
   context.restore();
 }
@@ -259,33 +246,6 @@ function planned(power, context, x, from, to, right, floor, theme) {
     context.textAlign = isTight ? "right" : "left";
     context.fillText(words, x(time) + (isTight ? -4 : 4), floor - 10 - (i % 3) * 14);
   });
-}
-
-/** That the corridor cannot be kept, above it: there nothing is measured. */
-function complain(power, context, x, y, right, floor, theme) {
-  const { lower, upper } = power.bounds(power.now);
-  const left = EDGE.left + 6;
-  const room = Math.min(right, x(power.now)) - left - 6;
-  const wide = room > 240 ? room : right - left - 6;
-  const kept = power.complaint;
-  if (kept.text !== power.broken || kept.wide !== wide) {
-    kept.text = power.broken;
-    kept.wide = wide;
-    kept.lines = wrapped(power.broken, wide - 20, (words) => context.measureText(words).width);
-  }
-  const high = kept.lines.length * 15 + 6;
-  const top = 2;
-  context.globalAlpha = 0.9;
-  context.fillStyle = theme.paper;
-  context.fillRect(left, top, wide, high);
-  context.globalAlpha = 0.12;
-  context.fillStyle = theme.bad;
-  context.fillRect(left, top, wide, high);
-  context.globalAlpha = 1;
-  // from the words to the edge that they are about
-  context.fillRect(left, top, 3, Math.max(high, y(upper ?? lower ?? 0) - top));
-  context.textAlign = "left";
-  kept.lines.forEach((words, i) => context.fillText(words, left + 10, top + 11 + i * 15));
 }
 
 function sign(context, x, y, kind) {
@@ -463,6 +423,7 @@ function render({ model, el }) {
   const note = h("small");
   const said = h("div", { class: "dh-note", role: "status", "aria-live": "polite" });
   const nothing = h("p", { class: "dh-note dh-folded", hidden: true });
+  const verdict = h("div", { class: "dh-verdict", role: "status", tabindex: "0", hidden: true });
   const plot = h("div", { class: "dh-plot" });
   const undo = h("button", { type: "button", disabled: true, onclick: () => model.send({ do: "undo" }) }, "Undo");
   const handles = { upper: edge("upper"), lower: edge("lower") };
@@ -474,7 +435,7 @@ function render({ model, el }) {
   const hands = deeds({}, planned);
   const heading = h("h3", {}, "Power", note, hands, ...(isAlone && !isFixed ? [deeds({}, undo)] : []));
   claim(el, "dh-corridor");
-  el.append(...(bar.element ? [bar.element] : []), heading, nothing, plot, said);
+  el.append(...(bar.element ? [bar.element] : []), heading, nothing, verdict, plot, said);
   const drawn = new TimePicture(model, plot, {
     name: "Power over time",
     height: model.get("height") ?? 240,
@@ -655,6 +616,8 @@ function render({ model, el }) {
     fold();
     tellPlan();
     note.textContent = power.summary;
+    verdict.hidden = !power.broken || plot.hidden;
+    if (verdict.textContent !== power.broken) verdict.textContent = verdict.title = power.broken;
     drawn.canvas.element.setAttribute("aria-label", `Power over time: ${[power.summary, power.broken].filter(Boolean).join("; ")}`);
     drawn.follow(isWhole || "samples" in news || "corridor" in news || "marks" in news || "power_now" in news);
   });

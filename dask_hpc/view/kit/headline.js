@@ -47,7 +47,7 @@ function measured(found) {
   if (!found) return [];
   const cards = [];
   if (found.node_seconds > 0 || found.makespan > 0) cards.push([`${Math.round(found.utilisation * 100)} %`, "of node-seconds used", false]);
-  if (known(found.mean_response)) cards.push([showDuration(found.mean_wait), "mean wait", false]);
+  if (known(found.mean_response)) cards.push([showDuration(Math.round(10 * found.mean_wait) / 10), "mean wait", false]);
   return cards;
 }
 

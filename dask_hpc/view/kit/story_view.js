@@ -17,7 +17,7 @@ export function found(rows, search, nameOf) {
   const result = [];
   for (let i = rows.length - 1; i >= 0; i -= 1) {
     const [, , decision, job, , reason] = rows[i];
-    const text = `${decision} ${nameOf(job)} ${job} ${reason}`.toLowerCase();
+    const text = `${wordFor(decision)[0]} ${nameOf(job)} ${job} ${reason}`.toLowerCase();
     if (words.every((word) => text.includes(word))) result.push(rows[i]);
   }
   return result;
@@ -37,7 +37,8 @@ export function reasons(row) {
 
 /** A row's word, and whether it is bad: [word, is it bad]. ended is how its job is now, if it is over. */
 export function wordFor(decision, ended) {
-  if (decision === "fail" || decision === "lost") return [decision, true];
+  if (decision === "fail") return ["failed", true];
+  if (decision === "lost") return [decision, true];
   return decision === "end" && ["failed", "cancelled", "killed"].includes(ended) ? [`end, ${ended}`, ended !== "cancelled"] : [decision, false];
 }
 
