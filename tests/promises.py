@@ -161,7 +161,8 @@ assert np.array_equal(u, relaxed(relaxed(relaxed(first))))
             """
 assert its_jobs()["climatology again"]["state"] == "done"
 assert np.array_equal(climate_before, again.values)
-assert len(log.read_text().splitlines()) == YEARS, "computed again"
+its_count = len(log.read_text().splitlines())
+assert its_count == YEARS, its_count
 """,
         ),
         Promise("The room, with the whole course", "malleable-jobs-28", 'assert client.status == "running"'),
