@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from dask._task_spec import Task
+from distributed.core import error_message
 from distributed.deploy.cluster import Cluster
 from distributed.scheduler import heartbeat_interval
 from tornado.web import Application, RequestHandler
@@ -34,6 +35,12 @@ def put(table: MutableMapping[str, Any], name: str, ours: Any) -> Callable[[], N
 def add_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
     """Let a scheduler or a worker answer these remote calls."""
     server.handlers.update(calls)
+
+
+def refusal(error: Exception) -> Any:
+    """The answer of a remote call that raises this where it was asked. What the call itself raises is logged,
+    too, with its traceback, and a notebook whose kernel has the scheduler shows that."""
+    return error_message(error, status="uncaught-error")
 
 
 def remove_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:

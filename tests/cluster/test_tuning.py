@@ -2,7 +2,7 @@
 
 import pytest
 from distributed import Client, Event, LocalCluster
-from distributed.utils_test import async_poll_for, inc
+from distributed.utils_test import async_poll_for, captured_logger, inc
 from hypothesis import given
 from hypothesis import strategies as st
 from small_cluster import blocked, cluster2, held, plugin_of, until
@@ -96,10 +96,16 @@ async def test_set_and_undo_on_a_cluster(c, s, *workers):
             "performance-aware from now on", PATH, "fcfs from now on",
             "undone: performance-aware from now on", f"undone: {PATH}",
         ]  # fmt: skip
-        with pytest.raises(InputError, match="nonsense"):
-            await c.scheduler.hpc_set(nonsense=3)
-        with pytest.raises(InputError, match="no arguments"):
-            await c.scheduler.hpc_status(all=True)
+        with captured_logger("distributed") as log:  # which is red in a notebook
+            with pytest.raises(InputError, match="nonsense"):
+                await c.scheduler.hpc_set(nonsense=3)
+            with pytest.raises(InputError, match="no arguments"):
+                await c.scheduler.hpc_status(all=True)
+            with pytest.raises(InputError, match="nobody"):
+                await m.hold(["nobody"])
+            with pytest.raises(InputError, match="many"):
+                await m.give_back("many")
+        assert log.getvalue() == ""
 
 
 @cluster2

@@ -36,7 +36,7 @@ from distributed import scheduler as ds
 from distributed.batched import BatchedSend
 from distributed.comm import CommClosedError, connect
 from distributed.core import ConnectionPool
-from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, slowinc
+from distributed.utils_test import async_poll_for, captured_logger, gen_cluster, gen_test, inc, slowinc
 from small_cluster import blocked, cluster2, half_shuffled
 from tornado.web import RequestHandler
 
@@ -218,6 +218,14 @@ async def test_handlers_answer(c, s, a):
     assert await c.scheduler.hpc_test(value=3) == {"value": 3}, "Scheduler.handlers changed"
     compat.remove_calls(s, {"hpc_test": answer})
     assert await c.scheduler.hpc_test(value=3) is None, "an unknown remote call is not answered by None"
+
+
+@one
+async def test_a_refusal_is_raised_where_it_was_asked_and_not_logged(c, s, a):
+    compat.add_calls(s, {"hpc_test": lambda: compat.refusal(ValueError("no"))})
+    with captured_logger("distributed") as log, pytest.raises(ValueError, match="no"):
+        await c.scheduler.hpc_test()
+    assert log.getvalue() == "", "error_message or Server.send_recv changed"
 
 
 @one

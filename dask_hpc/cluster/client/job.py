@@ -224,7 +224,8 @@ class JobContext:
             if error.where != "job":
                 raise
             reason = "nothing of it has arrived yet, or it was done long ago"
-            return {"id": job_id, "name": self._request["name"], "state": "unknown", "reason": reason}
+            named = {"id": job_id, "name": self._request["name"], "state": "unknown", "reason": reason}
+            return named | {"nodes": [], "finished_tasks": 0, "unfinished_tasks": 0}
 
     def __exit__(self, *error: object) -> None:
         for client, job_id in self._leave():  # called on its event loop: nothing here may wait

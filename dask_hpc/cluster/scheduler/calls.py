@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import signature
+from inspect import isawaitable, signature
 from typing import Any, cast
 
 from dask_hpc import dask as compat
@@ -262,16 +262,20 @@ class Calls:
 
 
 def _strict(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Arguments that the call does not have are bad input, too."""
+    """Arguments that the call does not have are bad input, too. Who asked hears of it, and nobody else."""
     known = signature(call)
 
     @wraps(call)
-    def checked(**arguments: Any) -> Any:
+    async def checked(**arguments: Any) -> Any:
         try:
             known.bind(**arguments)
         except TypeError:
             allowed = ", ".join(known.parameters) or "no arguments"
-            raise InputError(name, f"found {shown(list(arguments))}", allowed) from None
-        return call(**arguments)
+            return compat.refusal(InputError(name, f"found {shown(list(arguments))}", allowed))
+        try:
+            found = call(**arguments)
+            return await found if isawaitable(found) else found
+        except InputError as error:
+            return compat.refusal(error)
 
     return checked

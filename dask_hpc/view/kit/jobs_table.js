@@ -156,7 +156,7 @@ export function jobColumns(clock) {
     },
     { name: "left", width: [58, 1], isNumber: true, rank: 1, value: (job) => left(job, clock()), show: (job) => showDuration(left(job, clock())), hint: "until it is expected to end" },
     {
-      name: "walltime left", width: [92, 1], isNumber: true, value: (job) => walltimeLeft(job, clock()),
+      name: "walltime left", width: [92, 1], isNumber: true, rank: 1, value: (job) => walltimeLeft(job, clock()),
       show: (job) => {
         const rest = walltimeLeft(job, clock());
         return { text: showWalltime(rest), isBad: rest !== null && rest < 0, title: rest === null ? "" : `of ${showDuration(job.walltime)}` };
