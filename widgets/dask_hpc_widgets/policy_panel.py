@@ -49,8 +49,7 @@ class PolicyPanel(View):
     _esm = module("policy_panel")
     _css = style()
 
-    #: whether there is a cluster to apply it to, and how many steps undo can go back there
-    is_live = traitlets.Bool(read_only=True).tag(sync=True)
+    #: how many steps undo can go back
     undo_steps = traitlets.Int(read_only=True).tag(sync=True)
     #: names of ready-made policies, with a line on each; policy files in the kernel's folder: path, a line
     names: Any = traitlets.List(read_only=True).tag(sync=True)
@@ -88,7 +87,6 @@ class PolicyPanel(View):
         self._is_heard_of = False
         # people edit in one thread, news come in another
         self._one_at_a_time = RLock()
-        self.set_trait("is_live", source is not None)
         self.set_trait("names", Policy.names())
         self.set_trait("summaries", _summaries())
         choices = Policy.choices()
