@@ -245,12 +245,9 @@ class PolicyPanel(View):
         self._look_for_files()
         return f"saved as {shown}"
 
-    def _hear(self, _: Any, message: Any, buffers: Any) -> None:
-        """Looking for files is no deed: there is nothing to say about it."""
-        if isinstance(message, dict) and message.get("do") == "files":
-            self._look_for_files()
-        else:
-            super()._hear(_, message, buffers)
+    async def do_files(self, asked: Mapping[str, Any]) -> None:
+        """Look for policy files."""
+        self._look_for_files()
 
     def _look_for_files(self) -> None:
         self.set_trait("files", policy_files(Path.cwd()))
