@@ -65,7 +65,7 @@ class View(anywidget.AnyWidget):
     #: when their state changes; a view that draws nothing of them is sent none
     draws: ClassVar[frozenset[str]] = frozenset()
     #: what one can ask for who only looks
-    looks: ClassVar[frozenset[str]] = frozenset({"why", "machines", "report", "files", "predict", "stop", "show"})
+    looks: ClassVar[frozenset[str]] = frozenset({"why", "machines", "report", "files"})
 
     #: all that is remembered of what is over; what is live is asked for by each front end that opens, as
     #: that would keep an hour of it twice
