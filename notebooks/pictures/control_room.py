@@ -79,8 +79,7 @@ def main() -> None:
             run_cell(page, 1)
             page.locator(".jp-OutputArea-output pre", has_text="now").wait_for(state="attached")
             room = page.locator(".dask-hpc-room").first
-            page.get_by_role("tab", name="Jobs").click()
-            page.wait_for_selector(".dh-jobs tr")
+            page.wait_for_selector(".dh-jobs .dh-item")
             take(room, "control-room.png")
             news = page.get_by_role("button", name="No", exact=True)  # JupyterLab offers its own, in a corner
             if news.count():

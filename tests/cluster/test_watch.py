@@ -120,7 +120,7 @@ def problems(seen):
 
 
 SILENT = [("the scheduler does not answer", True, False), ("", None, True)]
-LOST = [("the connection to the scheduler is lost", True, False)]
+LOST = [("the connection to the scheduler is lost: the client tries to reconnect", True, False)]
 
 
 def free_port():

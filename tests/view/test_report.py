@@ -66,7 +66,7 @@ def test_a_run_that_is_over_is_drawn_by_the_kit():
     assert course["samples"] == [[0.0, 90.0, 0.0, None]]  # JSON knows no infinity
     body = course_html(course)
     assert body.count("</script>") == 1  # a name cannot end the script
-    assert '"views":["allotment_map","corridor_chart"]' in body
+    assert '"views":["time_toolbar","allotment_map","corridor_chart"]' in body
     page = html_page("t", "l", [Section("s", body), Section("t", body)])
     assert page.count("const daskHpc") == 1 and page.count("daskHpc.show(") == 2
     assert not re.search(r"https?://(?!www\.w3\.org/)", page)

@@ -52,8 +52,9 @@ test("bounds that are to come, and what is seen of the time until then", () => {
 test("what cannot be kept says what would help", () => {
   const power = new Power();
   const told = (verdict) => power.add({ power_now: { verdict } });
-  told({ is_kept: false, reason: "no work left", help: "raise power.upper" });
-  assert.equal(power.broken, "Cannot be kept: no work left; raise power.upper");
+  const ways = "raise power.upper, or end a job";
+  told({ is_kept: false, reason: `the least is 2 kW: ${ways}`, help: ways });
+  assert.equal(power.broken, `Cannot be kept: the least is 2 kW: ${ways}`);
   told({ is_kept: false, reason: "no work left" });
   assert.equal(power.broken, "Cannot be kept: no work left");
   told({ is_kept: true, reason: "" });

@@ -49,8 +49,7 @@ class PolicyPanel(View):
     _esm = module("policy_panel")
     _css = style()
 
-    #: whether there is a cluster to apply it to, and how many steps undo can go back there
-    is_live = traitlets.Bool(read_only=True).tag(sync=True)
+    #: how many steps undo can go back
     undo_steps = traitlets.Int(read_only=True).tag(sync=True)
     #: names of ready-made policies, with a line on each; policy files in the kernel's folder: path, a line
     names: Any = traitlets.List(read_only=True).tag(sync=True)
@@ -88,7 +87,6 @@ class PolicyPanel(View):
         self._is_heard_of = False
         # people edit in one thread, news come in another
         self._one_at_a_time = RLock()
-        self.set_trait("is_live", source is not None)
         self.set_trait("names", Policy.names())
         self.set_trait("summaries", _summaries())
         choices = Policy.choices()
@@ -247,12 +245,9 @@ class PolicyPanel(View):
         self._look_for_files()
         return f"saved as {shown}"
 
-    def _hear(self, _: Any, message: Any, buffers: Any) -> None:
-        """Looking for files is no deed: there is nothing to say about it."""
-        if isinstance(message, dict) and message.get("do") == "files":
-            self._look_for_files()
-        else:
-            super()._hear(_, message, buffers)
+    async def do_files(self, asked: Mapping[str, Any]) -> None:
+        """Look for policy files."""
+        self._look_for_files()
 
     def _look_for_files(self) -> None:
         self.set_trait("files", policy_files(Path.cwd()))

@@ -39,6 +39,13 @@ def heard_at_once(widget: Any) -> None:
         widget.comm._reply_subshell_for = None
 
 
+def _in_words(problem: str, will_return: bool) -> str:
+    """What is wrong with the contact, and whether to wait for it."""
+    if not problem:
+        return ""
+    return f"{problem}. {'It is tried again' if will_return else 'It does not come back by itself'}"
+
+
 def _at_once(deed: Coroutine[Any, Any, None]) -> None:
     """Carry out what waits for nobody."""
     try:
@@ -58,7 +65,7 @@ class View(anywidget.AnyWidget):
     #: when their state changes; a view that draws nothing of them is sent none
     draws: ClassVar[frozenset[str]] = frozenset()
     #: what one can ask for who only looks
-    looks: ClassVar[frozenset[str]] = frozenset({"why", "machines", "report"})
+    looks: ClassVar[frozenset[str]] = frozenset({"why", "machines", "report", "files"})
 
     #: all that is remembered of what is over; what is live is asked for by each front end that opens, as
     #: that would keep an hour of it twice
@@ -123,7 +130,7 @@ class View(anywidget.AnyWidget):
 
     def _tell(self, news: dict[str, Any]) -> None:
         if "problem" in news:
-            self.set_trait("contact", news["problem"])
+            self.set_trait("contact", _in_words(news["problem"], news.get("will_return", True)))
         if "head" in news:
             self._news_at = monotonic()
         self.take(news)

@@ -30,7 +30,7 @@ _AGAIN = 0.3  # seconds until it is tried again, or looked whether it can be
 _NOW = 1.0  # seconds before somebody asked for alerts that are news to him
 
 _SILENT = "the scheduler does not answer"
-_LOST = "the connection to the scheduler is lost"
+_LOST = "the connection to the scheduler is lost: the client tries to reconnect"
 _ENDED = "this cluster is not managed any more"
 
 #: called with what is new, as ``Course.add`` says; or with what is wrong: {"problem": words, "will_return":

@@ -71,12 +71,10 @@ export class Power {
     return this.axis.window;
   }
 
-  /** What cannot be kept, if so: the reason, and what would help. */
+  /** What cannot be kept, if so: the reason, which says what would help. */
   get broken() {
     const verdict = this.told?.verdict;
-    if (!verdict || verdict.is_kept) return "";
-    const help = verdict.help && !verdict.reason.includes(verdict.help) ? `; ${verdict.help}` : "";
-    return `Cannot be kept: ${verdict.reason}${help}`;
+    return !verdict || verdict.is_kept ? "" : `Cannot be kept: ${verdict.reason}`;
   }
 
   /** The bounds that hold at a time from now on. */
@@ -460,7 +458,7 @@ function render({ model, el }) {
       onpointerdown: (event) => {
         if (event.target.matches(":disabled, fieldset:disabled *")) return;
         event.target.setPointerCapture(event.pointerId);
-        power.moved[which] = power.bounds(power.now)[which] ?? (which === "upper" ? power.top / 1.25 : 0);
+        power.moved[which] = boundOf(which);
         begun = power.moved[which];
         held = which;
       },
@@ -486,8 +484,7 @@ function render({ model, el }) {
           return drawn.repaint();
         }
         begun = null;
-        const now = power.moved[which] ?? power.bounds(power.now)[which] ?? power.top / 1.25;
-        move(which, now + by * (power.top / 100));
+        move(which, (power.moved[which] ?? boundOf(which)) + by * (power.top / 100));
       },
       onblur: () => settle(which),
     });
@@ -495,6 +492,11 @@ function render({ model, el }) {
 
   function scale() {
     return power.scale(drawn.floor - SIGNED);
+  }
+
+  /** Where a bound is, or begins if there is none. */
+  function boundOf(which) {
+    return power.bounds(power.now)[which] ?? (which === "upper" ? power.top / 1.25 : 0);
   }
 
   function move(which, watts) {

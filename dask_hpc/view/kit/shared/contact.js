@@ -54,7 +54,7 @@ export class Contact {
     const silence = now - this.newsAt;
     if (silence < STALE && !told && !this.isGone) return null;
     if (this.isGone) return { seconds: Math.floor(silence / 1000), why: "the kernel was restarted or is gone, and what was here does not come back: run the cell again" };
-    const deaf = "the kernel does not answer. It may be busy, or gone: after a restart run the cell again";
+    const deaf = "the kernel does not answer. It may be busy, or gone; after a restart run the cell again";
     return { seconds: Math.floor(silence / 1000), why: told || (this.isDeaf(now) ? deaf : "the scheduler does not answer") };
   }
 }
