@@ -4,8 +4,12 @@ what ran (``never_ran.py`` reads it)."""
 import gc
 import os
 import signal
+import sys
+from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from math import isinf
+from pathlib import Path
 from statistics import median
 from threading import Event, Thread
 from time import thread_time
@@ -72,6 +76,24 @@ _LONGEST = (
     "tests/checkpoint/test_resume.py", "tests/scenarios/test_s01", "tests/scenarios/test_nothing_lost",
     "tests/browser", "tests/cli", "tests/checkpoint", "tests/scenarios",
 )  # fmt: skip
+
+
+def pytest_collection(session):
+    """Of processes that run tests beside each other each reads all files, and pytest makes their asserts say
+    more: ten seconds for all. Each begins with other files, and finds what others have made of the rest."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or sys.dont_write_bytecode:
+        return
+    files = [
+        file
+        for path in dict.fromkeys(Path(name.partition("::")[0]).absolute() for name in session.config.args)
+        for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])
+    ]
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        if str(file.parent) not in sys.path:
+            sys.path.insert(0, str(file.parent))
+        with suppress(Exception, pytest.skip.Exception):  # whoever collects it says why
+            import_module(file.stem)
 
 
 def _begins(item):

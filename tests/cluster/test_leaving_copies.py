@@ -120,9 +120,9 @@ def test_a_worker_that_hears_of_its_end_is_drained():
     with empty_cluster() as cluster, Client(cluster) as client:
         s = cluster.scheduler
         with (
-            worker_process(cluster, "a"),
+            worker_process(cluster, "a", "--no-nanny", fork=True),
             worker_process(cluster, "b") as dying,
-            worker_process(cluster, "d"),
+            worker_process(cluster, "d", "--no-nanny", fork=True),
         ):
             client.wait_for_workers(3)
             names = {w.name: w.address for w in s.workers.values()}

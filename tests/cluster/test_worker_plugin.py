@@ -34,7 +34,7 @@ def test_a_nanny_goes_on_when_only_its_worker_was_told_to_go(loop):
         Client(cluster) as c,
         dask_hpc.manage(c) as m,
         worker_process(cluster, "a", "--nanny") as a,
-        worker_process(cluster, "b", "--no-nanny"),
+        worker_process(cluster, "b", "--no-nanny", fork=True),
     ):
         c.wait_for_workers(2)
         child = c.submit(os.getpid, workers=["a"], pure=False).result()

@@ -18,9 +18,12 @@ from dask_hpc.reproduce import (
     corridor,
     experiment,
     io_intensity,
+    live_adaptation,
     live_checkpoint,
     malleable_jobs,
+    proactive,
     reservation_checkpoints,
+    reservation_from_history,
     reservation_neuro,
 )
 from dask_hpc.reproduce.claim import Bench
@@ -44,7 +47,15 @@ AT_ONCE = (
     "redistribution",
 )
 #: those that take longest, so with one seed as well
-LONG = ("malleable-easy", "proactive-against-reactive")
+LONG = (
+    "checkpoint-modes",
+    "forecasters",
+    "malleable-easy",
+    "proactive-against-reactive",
+    "reservation-from-history",
+)
+#: of what it foretells half an hour
+HALF_HOUR = {who: f"{asked}&hours=0.5" for who, asked in proactive._FORECASTS.items()}
 
 
 def outcome(name, seeds=2):
@@ -67,11 +78,18 @@ def small(name):
     """What an experiment finds that is made smaller, once for all tests that look at it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(io_intensity, "_JOBS", 200)
+        patch.setattr(live_adaptation, "_NODES", 6)
         patch.setattr(live_checkpoint, "_TIMES", 1)
+        patch.setattr(live_checkpoint, "_BYTES", 2e6)
         patch.setattr(corridor, "_PLAUSIBLE", range(75, 351, 50))
+        patch.setattr(corridor, "_INSTANCES", 3)
+        patch.setattr(corridor, "_MIXES", corridor._MIXES[::3])
+        patch.setattr(malleable_jobs, "_COUNTS", (100, 20, 30))
+        patch.setattr(proactive, "_FORECASTS", HALF_HOUR)
         patch.setattr(reservation_checkpoints, "_NUMBER", 60)
         patch.setattr(reservation_checkpoints, "_COARSE", 40)
         patch.setattr(reservation_checkpoints, "_CHUNKS", (1, 3, 5, 7, 9, 11))
+        patch.setattr(reservation_from_history, "_NUMBER", 60)
         patch.setattr(reservation_neuro, "_NUMBER", 60)
         return outcome(name, seeds=1 if name in (*AT_ONCE, *LONG) else 2)
 
@@ -248,7 +266,7 @@ def test_in_situ_before_the_next_iteration():
 @pytest.mark.slow
 def test_agents_pay_when_the_true_break_even_says_so_and_ours_does_not_swing():
     """Digest 2.24 and 2.26: the published equation holds at one point, and the published rule swings."""
-    found = outcome("agents-scaling")
+    found = small("agents-scaling")
     paid = {claim.claim: claim for claim in found.claims if "has paid" in claim.claim}
     assert [claim.ours for claim in paid.values()] == [25, 13, 8, 5]
     assert [claim.published for claim in paid.values()] == [5, 6, 8, 11]
@@ -268,7 +286,7 @@ def test_agents_keep_out_of_the_way_of_who_commits_most():
 
 
 def test_agents_by_node_keep_the_time_of_a_commit():
-    claims = by_claim(outcome("ma-ra-vs-ma-ma"))
+    claims = by_claim(small("ma-ra-vs-ma-ma"))
     for name in ("MA-RA: 16 nodes take longer than one, times", "MA-MA: 16 nodes over one"):
         assert claims[name].by_construction.startswith("fitted: ") and claims[name].reached, name
     missed = {name for name, claim in claims.items() if not claim.reached}
@@ -278,7 +296,7 @@ def test_agents_by_node_keep_the_time_of_a_commit():
 
 def test_smaller_reads_damp_what_fluctuates_and_who_is_slower_lags():
     """Digest 3.11: as many commits as MA-MA makes on 16 nodes MA-RA has no time for."""
-    claims = by_claim(outcome("ma-ra-vs-ma-ma"))
+    claims = by_claim(small("ma-ra-vs-ma-ma"))
     assert claims["pipelining damps MA-RA's fluctuation on 16 nodes by"].reached
     ours, theirs = (
         claims[f"the same {how}"].ours for how in ("on 16 nodes with MA-MA", "with MA-RA, by then")
@@ -300,7 +318,7 @@ def test_an_array_moves_as_few_bytes_as_it_can():
 
 @pytest.mark.slow
 def test_esp():
-    claims = by_claim(outcome("esp-malleable-share", seeds=3))
+    claims = by_claim(small("esp-malleable-share"))
     assert claims["total work (digest)"].ours == 351_238
     assert claims["makespan of a perfect packing (digest)"].reached
     assert round(claims["makespan of a perfect packing (digest)"].ours) == 10_976

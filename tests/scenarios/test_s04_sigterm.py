@@ -1,6 +1,7 @@
 """S4: ten results on one worker, and SIGTERM, as at a walltime, a pre-emption or ``scancel``."""
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def recomputed(loop, log, *options, ours, everybody=False, by=signal.SIGTERM):
         empty_cluster(loop=loop) as cluster,
         Client(cluster) as c,
         worker_process(cluster, "a", *options) as a,
-        worker_process(cluster, "b", "--no-nanny"),
+        worker_process(cluster, "b", "--no-nanny", fork=True),
     ):
         manager = dask_hpc.manage(c) if ours else None
         c.wait_for_workers(2)
@@ -37,7 +38,7 @@ def recomputed(loop, log, *options, ours, everybody=False, by=signal.SIGTERM):
         terminate(a, everybody, by)
         assert a.wait(15) is not None
         while len(c.nthreads()) > 1:
-            pass  # the scheduler has not noticed yet
+            time.sleep(0.01)  # the scheduler has not noticed yet
         wait(futures)
         assert c.gather(futures) == list(range(10))
         if manager:

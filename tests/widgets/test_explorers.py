@@ -45,7 +45,7 @@ def test_dearer_commits_are_made_less_often_and_never_cost_less():
     assert dear["others"]["never commit"] == cheap["others"]["never commit"]
 
 
-@pytest.mark.parametrize("family", ReservationExplorer().families)
+@pytest.mark.parametrize("family", ReservationExplorer.families.default_args[0])
 def test_each_request_is_spent_on_what_its_length_says(family):
     explorer = ReservationExplorer(family=family, mean=7200.0, std=3600.0, checkpoint=300.0, restart=200.0)
     rows = explorer.found["requests"]
