@@ -232,6 +232,7 @@ assert "cannot be kept" in verdict["text"] and "raise the upper bound" in verdic
             """
 assert len(found) > 10
 its_until(lambda: all(job["state"] != "running" for job in its_jobs().values()))
+assert client.status == "running"
 """,
         ),
     ],
