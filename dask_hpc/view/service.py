@@ -36,7 +36,7 @@ _PAGE, _FEED, _REPORT, _CONTROL = "/hpc", "/hpc-feed", "/hpc-report", "/hpc-cont
 _EVERY = 0.2  # seconds between two looks at the cluster, however many pages are open
 _KEPT = 100  # news that a page may be behind; one that is further behind is told everything
 _PARTS = ("power", "checkpoint", "pipelines", "holds", "lanes")
-#: what ``/hpc`` shows from the top down, below the line above all; each can be seen alone
+#: what can be seen alone, by the names of its pages
 _VIEWS = {
     "allotments": "allotment_map",
     "power": "corridor_chart",
@@ -46,6 +46,9 @@ _VIEWS = {
     "jobs": "jobs_table",
     "decisions": "story_view",
 }
+#: what ``/hpc`` shows, from the top down
+_PICTURES = ["headline", "time_toolbar", "allotment_map", "corridor_chart", "queue"]
+PAGE = [*_PICTURES, *(view for view in _VIEWS.values() if view not in _PICTURES)]
 _CLOSED = "This page opens with the address that <code>manager.control_page()</code> gives."
 
 
@@ -188,9 +191,7 @@ class DashboardService(Service):
         """The pages are there, if there is a dashboard."""
         self.token = token_urlsafe(16)
         calls = self.context.get(Calls)
-        pictures = ["headline", "time_toolbar", "allotment_map", "corridor_chart", "queue"]
-        others = [view for view in _VIEWS.values() if view not in pictures]
-        listed = {_PAGE: ("HPC", [*pictures, *others])}
+        listed = {_PAGE: ("HPC", PAGE)}
         for name, view in _VIEWS.items():
             listed[f"/individual-hpc-{name}"] = (f"HPC {name.replace('-', ' ').title()}", [view])
         pages: dict[str, tuple[Any, dict[str, Any]]] = {

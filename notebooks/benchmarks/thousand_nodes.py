@@ -184,7 +184,14 @@ class _MadeUpScheduler:
 
     async def hpc_set(self):
         policy = self.made_up.context.policy
-        return {"name": policy.name, "policy": policy.to_yaml(), "settings": {}, "state": "on", "undo": 0}
+        return {
+            "name": policy.name,
+            "policy": policy.to_yaml(),
+            "settings": {},
+            "state": "on",
+            "undo": 0,
+            "version": 0,
+        }
 
 
 def cluster(history=HISTORY):

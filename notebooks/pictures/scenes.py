@@ -122,7 +122,7 @@ import sys
 from copy import deepcopy
 sys.path.insert(0, {str(BENCHMARKS)!r})
 import thousand_nodes
-from dask_hpc.view.service import _VIEWS, Watched, _FeedHandler, _PageHandler
+from dask_hpc.view.service import PAGE, Watched, _FeedHandler, _PageHandler
 from dask_hpc_widgets import ControlRoom
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -138,10 +138,10 @@ class Calls:
 
     def set(self):
         policy = manager.made_up.context.policy
-        return dict(name=policy.name, policy=policy.to_yaml(), settings={{}}, state="on", undo=0)
+        return dict(name=policy.name, policy=policy.to_yaml(), settings={{}}, state="on", undo=0, version=0)
 
 def serve():
-    page = dict(title="Dask: HPC", views=list(_VIEWS.values()), links=lambda: ["status", "hpc"])
+    page = dict(title="Dask: HPC", views=PAGE, links=lambda: ["status", "hpc"])
     feed = dict(watched=Watched(Calls()))
     feed["watched"]._course = deepcopy(manager.watch.course)  # it has looked all the time
     sockets = bind_sockets(0, "127.0.0.1")
