@@ -31,7 +31,7 @@ pytest_plugins = [name for name in ["distributed.pytest_resourceleaks", "scenari
 
 # The same examples each time, so that a failure is one for everybody; --hypothesis-profile=default looks
 # for others. What takes how long is for tests that are marked so.
-settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("few", settings.get_profile("same"), max_examples=20)
 settings.load_profile("same")
 

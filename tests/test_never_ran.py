@@ -57,7 +57,7 @@ def test_what_was_left_out_each_time_is_named(tmp_path):
     found = left_out()
     assert len(found) == 3 and found[0].startswith("test_nothing.py: Skipped: could not import")
     assert found[1].startswith(slow) and found[2] == misses
-    run(*tests, "--runslow", "-n", "2")
+    run(*tests, "--runslow", "-n", "1")
     assert [line.partition(":")[0] for line in left_out()] == ["test_nothing.py", "test_them.py"]
     assert left_out()[1] == misses
     (tmp_path / "test_nothing.py").unlink()

@@ -260,7 +260,7 @@ async def test_growth_and_shrinks_at_random(c, s, a, b):
         y = c.persist(x + 1)
         await wait(y)
         extra = []
-        for _ in range(25):
+        for _ in range(15):
             if extra and (len(extra) > 4 or dice.random() < 0.5):
                 worker = extra.pop(dice.randrange(len(extra)))
                 await c.retire_workers([worker.address])

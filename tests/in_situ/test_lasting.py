@@ -34,7 +34,7 @@ def four():
         yield client
 
 
-def run(client, happens, iterations=24, happens_at=10, **wishes):
+def run(client, happens, iterations=17, happens_at=10, **wishes):
     """A pipeline in which something happens at an iteration; gives it when it has ended, all right."""
     pipe = dask_hpc.InSituPipeline(
         heat.advance, STATE, ANALYSES, chunks={"y": 4}, halo={"y": 1}, client=client, **wishes
@@ -194,7 +194,7 @@ def test_one_after_the_other_may_go_and_another_come(four):
         kill(four, 3)
         four.cluster.scale(5)
 
-    pipe = run(four, happens, iterations=40, placement=IN_SITU, keep_every=3)
+    pipe = run(four, happens, iterations=24, placement=IN_SITU, keep_every=3)
     assert len(recovered(pipe)) == 1
 
 

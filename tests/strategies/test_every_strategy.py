@@ -208,7 +208,7 @@ def again(indices, policy, plan, memory, corridor):
 
 @pytest.mark.parametrize("name", SEED_POLICIES)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_policy(name, data):
     policy = Policy.load(name)
     indices = data.draw(machines(policy.queue))
@@ -226,7 +226,7 @@ def test_every_pair(queue, name, data):
 
 @pytest.mark.parametrize(("name", "parameters"), VARIANTS)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_variant(name, parameters, data):
     queue = strategies("queue").get(name, strategies("queue")["fcfs"])()
     if name in strategies("power"):

@@ -23,7 +23,7 @@ from dask_hpc.planning.reservation.sequence import Milestone, Setting, expected_
 TRACE = "lognormal mean=21.4h std=19.7h max=80h"
 
 
-def planned(*args, number=200, **more):
+def planned(*args, number=100, **more):
     return plan_reservation(*args, number=number, **more)
 
 
@@ -206,15 +206,15 @@ def test_rules_from_runs():
 def test_no_request_is_longer_than_allowed(words):
     of = read_law(words)
     longest = max(0.3 * of.mean, 1000.0)
-    plan = planned(words, 0.05 * longest, 0.02 * longest, "cloud", max_walltime=longest)
+    plan = planned(words, 0.05 * longest, 0.02 * longest, "cloud", number=200, max_walltime=longest)
     assert max(one.length for one in plan.requests) <= longest * (1 + 1e-9)
     assert plan.law.sf(plan.requests[-1].work_until) <= 1e-6
-    free = planned(words, 0.05 * longest, 0.02 * longest, "cloud")
+    free = planned(words, 0.05 * longest, 0.02 * longest, "cloud", number=200)
     assert plan.expected >= free.expected * (1 - 1e-9)
     then = plan.after(plan.requests[0].work_until)
     assert max(one.length for one in then.requests) <= longest * (1 + 1e-9)
     # with room enough it is no limit
-    wide = planned(words, 0.05 * longest, 0.02 * longest, "cloud", max_walltime=1e4 * of.mean)
+    wide = planned(words, 0.05 * longest, 0.02 * longest, "cloud", number=200, max_walltime=1e4 * of.mean)
     assert wide.expected == pytest.approx(free.expected, rel=2e-3)
 
 
