@@ -54,6 +54,8 @@ def test_all_cells_of_the_notebook_run(tmp_path):
             notebook = page.locator(".jp-NotebookPanel").bounding_box()
             stands = beside.bounding_box()
             assert stands["x"] >= notebook["x"] + notebook["width"] and stands["width"] > 500
+            room = beside.locator(".dask-hpc-room").bounding_box()
+            assert all(abs(room[side] - stands[side]) < 2 for side in ("y", "width", "height")), room
             for _ in notebook_cells(place)[2:]:
                 page.keyboard.press("Shift+Enter")
             cells = until_all_ran(page, place, 200)
