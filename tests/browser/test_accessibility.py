@@ -200,7 +200,7 @@ def test_views(managed, page, name):
     given = json.dumps({"state": state, "whole": whole, "machines": machines}, default=list)
     style = kit.style().replace("<", "\\3c ")
     page.complaints.clear()
-    served(page, PAGE.format(style=style, given=given.replace("<", "\\u003c")), type(view)._esm)
+    served(page, PAGE.format(style=style, given=given.replace("<", "\\u003c")), view._esm)
     page.wait_for_selector("[data-drawn=yes]")
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     page.wait_for_timeout(300)
