@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from dask_hpc.batch.clock import read_local_time
-from dask_hpc.batch.job_state import Heard, JobState, limit_in
+from dask_hpc.batch.job_state import Heard, JobState, limit_in, number_in
 from dask_hpc.batch.system import BatchSystem, Command
 
 FIELDS = "jobid stat pend_reason run_time time_left estimated_start_time exit_reason"
@@ -60,7 +60,7 @@ def _state(row: dict[str, Any], now: float) -> JobState | None:
         left = re.match(r"\s*(\d+:\d+(?::\d+)?)", str(row.get("TIME_LEFT", "")))
         is_suspended = "" if stat in ("RUN", "PROV") else "suspended"
         in_time = limit_in(_hours(left[1])) if left else inf
-        return JobState("running", is_suspended, float(run[1]) if run else None, in_time)
+        return JobState("running", is_suspended, number_in(run[1]) if run else None, in_time)
     if stat in ("DONE", "EXIT"):
         reason = str(row.get("EXIT_REASON", "")).strip(" -;")
         return JobState("gone", f"LSF says {stat}" + (f" ({reason})" if reason else ""))

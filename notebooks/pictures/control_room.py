@@ -36,7 +36,7 @@ cluster = LocalCluster(
 client = Client(cluster)
 manager = dask_hpc.manage(client, policy="power-corridor")
 manager.set(**{"power.lower": "700 W", "power.upper": "1.8 kW"})
-ControlRoom(manager, height="775px")"""
+ControlRoom(manager, height="820px")"""
 
 JOBS = """\
 def submit(name, tasks, **sizes):

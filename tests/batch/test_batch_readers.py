@@ -483,6 +483,12 @@ def test_garbage_is_left_out(system, data, code):
     check(system, Heard(other, "", code))
 
 
+def test_seconds_that_no_number_can_hold_are_not_known():
+    row = {"JOBID": "7", "STAT": "RUN", "RUN_TIME": "9" * 400 + " second(s)"}
+    (lsf,) = (one for one in SYSTEMS if one.name == "LSF")
+    assert lsf.read(Heard(json.dumps({"RECORDS": [row]})), NOW)["7"].running_for is None
+
+
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda one: one.name)
 @given(found=st.lists(rows, max_size=3), names=st.sampled_from([("7", "8", "9"), ("7.x", "", "a")]))
 def test_strange_values_are_left_out(system, found, names):

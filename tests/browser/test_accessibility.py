@@ -54,11 +54,11 @@ PAGE = """<!doctype html><html lang="en"><head><title>a view</title><style>{styl
 <body style="background: var(--jp-layout-color1, Canvas); margin: 8px"><main id="root"></main>
 <script type="module">
 import {{ Model }} from "/shared/document.js";
-import view from "/{name}.js";
+import view from "/view.js";
 const {{ state, whole, machines }} = {given};
 const model = new Model(state, ({{ do: what }}) => setTimeout(() => {{
   if (what === "whole") model.tell("msg:custom", {{ whole }});
-  if (what === "looks") model.tell("msg:custom", {{ heard: true }});
+  if (what === "looks") model.tell("msg:custom", {{ heard: true, age: 0 }});
   if (what === "machines") model.tell("msg:custom", {{ machines }});
 }}));
 view.render({{ model, el: document.getElementById("root") }});
@@ -113,13 +113,15 @@ def page():
         chrome.close()
 
 
-def served(page, text):
-    """That page, and the kit's files beside it, without a server."""
+def served(page, text, module):
+    """That page, a widget's module and the kit's files beside it, without a server."""
 
     def answer(route):
         path = route.request.url.removeprefix("http://kit.test/")
         if not path:
             return route.fulfill(body=text, content_type="text/html; charset=utf-8")
+        if path == "view.js":
+            return route.fulfill(body=module, content_type="text/javascript; charset=utf-8")
         file = KIT / path
         if not file.is_file():
             return route.fulfill(status=404)
@@ -197,7 +199,8 @@ def test_views(managed, page, name):
     ]
     given = json.dumps({"state": state, "whole": whole, "machines": machines}, default=list)
     style = kit.style().replace("<", "\\3c ")
-    served(page, PAGE.format(style=style, name=name, given=given.replace("<", "\\u003c")))
+    page.complaints.clear()
+    served(page, PAGE.format(style=style, given=given.replace("<", "\\u003c")), view._esm)
     page.wait_for_selector("[data-drawn=yes]")
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     page.wait_for_timeout(300)

@@ -206,7 +206,7 @@ def test_in_lab(tmp_path, pictures, report):
             numbers = page.locator('.dh-predictions td[data-policy="fcfs"]').all_inner_texts()
             assert any(re.search(r"\d", one) for one in numbers)
             page.screenshot(path=pictures / "lab-what-if.png")
-            page.locator('.dh-predictions th[data-policy="fcfs"]').get_by_role("button").click()
+            page.get_by_role("button", name="apply fcfs").click()
             until(lambda: manager.set()["name"] == "fcfs", 5)
             page.locator(".dh-headline").get_by_role("button", name="Undo").click()
             until(lambda: manager.set()["name"] == "power-corridor", 5)
@@ -258,6 +258,7 @@ def test_in_voila(tmp_path, pictures, report):
             until(lambda: any(manager.client.processing().values()), 5)
 
             # the widget waits, says so, and where things can be done at once
+            page.get_by_role("tab", name="Policy").click()
             page.get_by_label("policy to start from").select_option("fcfs")
             page.locator(".dh-unheard").wait_for()
             page.screenshot(path=pictures / "voila.png")

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import dask
 import pytest
 from distributed import Client
+from reach import needs_axe, unreached, violations
 from rig import (
     browser,
     chromium,
@@ -347,14 +348,31 @@ def keys_do_no_harm(page, views, before):
 def test_keys_stay_in_the_room(lab, room):
     page = lab.page
     before = page.evaluate(NOTEBOOK)
+    keys_do_no_harm(page, page.locator(".dask-hpc-room"), before)
     for name in room.get_by_role("tab").all_inner_texts():
         tab(room, name)
-        keys_do_no_harm(page, page.locator(".dask-hpc-room"), before)
+        keys_do_no_harm(page, room.get_by_role("tabpanel"), before)
     assert page.locator(".jp-Notebook .jp-Cell").count() == len(CELLS)
     reset = policy_of(room).get_by_role("button", name="Reset")
     until(reset.is_enabled, 5)  # something was typed there
     reset.click()
     lab.manager.set(**{"power.upper": "1 kW"})  # and bounds were moved
+
+
+@needs_axe
+def test_every_tab_is_reached_and_read_in_both_themes(lab, room):
+    page, found = lab.page, set()
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+        page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        part = ".dask-hpc-room"
+        for name in room.get_by_role("tab").all_inner_texts():
+            tab(room, name)
+            found |= {f"{theme}, {name}: {one}" for one in violations(page, part)}
+            if "Light" in theme:
+                found |= {f"{name}: Tab never comes to {one}" for one in unreached(page, part)}
+            part = ".dask-hpc-room [role=tabpanel]:not([hidden])"  # what is around it stays the same
+    assert not found, "\n".join(["", *sorted(found)])
 
 
 def test_a_scheduler_that_is_stopped_is_told_of_until_it_goes_on(lab, room):

@@ -10,7 +10,10 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 from made_up_tree import MadeUpTree
+
+from dask_hpc.cli import cli
 
 COMMAND = [sys.executable, "-m", "dask_hpc", "power"]
 
@@ -121,6 +124,6 @@ def test_a_chart_on_a_terminal(tree):
     ],
 )
 def test_bad_input_is_one_line(args, words):
-    done = told(*args)
+    done = CliRunner().invoke(cli, ("power", *args))
     (line,) = done.stderr.splitlines()
-    assert (done.returncode, done.stdout) == (2, "") and words in line
+    assert (done.exit_code, done.stdout) == (2, "") and words in line

@@ -128,6 +128,7 @@ async def test_cancel_frees_the_nodes_and_keeps_results(c, s, *workers):
         await async_poll_for(lambda: len(job.unfinished) == 22, 10)
         status = await a.cancel()
         assert status["state"] == "cancelled" and status["cancelled"] and "22 tasks" in status["reason"]
+        assert status["progress"] == 1 / 23
         await async_poll_for(lambda: all(f.cancelled() for f in [*futures, after]), 10)
         assert await done == 2 and not done.cancelled()
         await until(s, "b", "running")  # at once, though the threads are still busy

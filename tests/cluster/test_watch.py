@@ -123,6 +123,13 @@ SILENT = [("the scheduler does not answer", True, False), ("", None, True)]
 LOST = [("the connection to the scheduler is lost: the client tries to reconnect", True, False)]
 
 
+def test_a_scheduler_that_answers_slowly_is_asked_less_often_and_is_not_taken_for_silent():
+    assert [watch_module.rest_after(took) for took in (0.0, 0.01, 0.1)] == pytest.approx([0.0, 0.04, 0.4])
+    assert [watch_module.rest_after(took) for took in (0.25, 0.5, 1.0, 3.0)] == pytest.approx(
+        [1.0, 1.0, 0.5, 0.3]
+    )
+
+
 def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -45,6 +45,12 @@ def watch_of(client: Client) -> "Watch":
     return watch
 
 
+def rest_after(took: float) -> float:
+    """Seconds for which a scheduler whose answer took so long is left alone. One answer may have been late;
+    and if the next takes as long there is news before silence is told."""
+    return min(took / _SHARE - took, _UNSEEN, max(_AGAIN, _LATE - took))
+
+
 class Watch:
     """See above. ``follow`` and the function it gives may be called on any thread."""
 
@@ -139,8 +145,7 @@ class Watch:
             parts_at = began + _PARTS if look_at_parts else parts_at
             self._take_in(found)
             pause = _EVERY if began < self._seen_until else _UNSEEN
-            rest = min(took / _SHARE - took, _UNSEEN)  # one answer may have been late
-            await asyncio.sleep(max(began + pause - clock(), rest, 0.01))
+            await asyncio.sleep(max(began + pause - clock(), rest_after(took), 0.01))
 
     @property
     def _is_closed(self) -> bool:

@@ -269,6 +269,8 @@ class LiveJob:
         self.rests_since = -inf
         #: whether somebody cancelled it: what still arrives of it is cancelled, too
         self.is_cancelled = False
+        #: how many of its tasks were not done then
+        self.undone = 0
         #: its tasks that raised, or need one that did, and were not tried again; of those that Dask has
         #: forgotten, how many that were
         self.failed: set[Hashable] = set()

@@ -149,7 +149,7 @@ class Lifecycle:
     def cancel(self, job: LiveJob) -> None:
         """Somebody wants no more of a job. Its results stay, its nodes are free."""
         self._context.look_at_the_clock()
-        count = self._cut_off(job)
+        count = job.undone = self._cut_off(job)
         self._end(job, "cancel", f"cancelled, with {count} tasks that were not done")
         self.tasks_change_hands()
         self._context.wake()

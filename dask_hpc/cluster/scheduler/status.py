@@ -133,6 +133,13 @@ class Status:
             else:  # of a service that is not here
                 yield part, None
 
+    def _progress(self, job: LiveJob) -> float | None:
+        """The share of the known work that is done; of a cancelled job, whose work is gone, of its tasks."""
+        done = job.performance.tasks
+        if job.undone:
+            return done / (done + job.undone)
+        return job.performance.progress(self._management.control.measurements.expected)
+
     def of_job(self, job: LiveJob, figures: Figures | None = None) -> dict[str, Any]:
         """One job: what it asked for, what it has, what it did, and why it waits if it does."""
         model, performance = job.model, job.performance
@@ -167,7 +174,7 @@ class Status:
             "transfer": performance.transfer,
             "disk": performance.disk,
             "mtct": self._context.indices.mtct.get(job.id),
-            "progress": performance.progress(self._management.control.measurements.expected),
+            "progress": self._progress(job),
             "expected_end": None if end == inf else end,
             # as jobs of its name did before, and the share of its time that it reads and writes
             "recorded": model.recorded,

@@ -548,7 +548,7 @@ function render({ model, el }) {
 
   function say() {
     told = performance.now();
-    el.style.setProperty("--dh-rows", `${picture.names.length * 34 + 60}px`); // a few nodes need no more
+    el.style.setProperty("--dh-rows", `${Math.min(picture.names.length * 34 + 60, 320)}px`); // a few nodes need no more
     note.textContent = picture.summary;
     drawn.canvas.element.setAttribute("aria-label", `Nodes over time: ${picture.summary}. ${picture.isOver ? "" : queueLine(picture.waiting)}`);
   }

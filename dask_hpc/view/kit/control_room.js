@@ -61,7 +61,7 @@ function splitter(el) {
       const upper = el.querySelector(".dh-pictures").getBoundingClientRect().top;
       set((event.clientY - upper) / el.clientHeight);
     },
-    ondblclick: () => set(USUAL),
+    ondblclick: () => set(USUAL, true),
     onkeydown: (event) => {
       const to = shareFor(event.key, share);
       if (to === null) return;
@@ -70,12 +70,13 @@ function splitter(el) {
     },
   });
   let share = USUAL;
-  const set = (to) => {
+  const set = (to, isUsual = false) => {
     share = clamp(to, LEAST, MOST);
-    el.style.setProperty("--dh-upper", `${100 * share}%`);
+    // of themselves they are no higher than they need
+    el.style.setProperty("--dh-upper", isUsual ? `fit-content(${100 * share}%)` : `${100 * share}%`);
     bar.setAttribute("aria-valuenow", String(Math.round(100 * share)));
   };
-  set(USUAL);
+  set(USUAL, true);
   return bar;
 }
 

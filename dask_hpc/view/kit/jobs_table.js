@@ -149,14 +149,14 @@ export function jobColumns(clock) {
       name: "state", width: [116, 2], value: (job) => stateOf(job),
       show: (job) => ({ text: stateOf(job), isBad: ["failed", "killed"].includes(stateOf(job)), note: showDuration(known(lasts(job))), title: took(job) }),
     },
-    { name: "nodes", width: [76, 1], isNumber: true, value: (job) => (job.state === "running" ? job.nodes : job.asks), show: sizeOf },
+    { name: "nodes", width: [94, 1], isNumber: true, value: (job) => (job.state === "running" ? job.nodes : job.asks), show: sizeOf },
     {
       name: "progress", width: [100, 2], isNumber: true, value: share,
       show: (job) => ({ text: "-", part: share(job), note: share(job) === null ? "" : percent(share(job)), title: tasks(job) }),
     },
     { name: "left", width: [58, 1], isNumber: true, rank: 1, value: (job) => left(job, clock()), show: (job) => showDuration(left(job, clock())), hint: "until it is expected to end" },
     {
-      name: "walltime left", width: [92, 1], isNumber: true, rank: 1, value: (job) => walltimeLeft(job, clock()),
+      name: "walltime left", width: [98, 1], isNumber: true, rank: 1, value: (job) => walltimeLeft(job, clock()),
       show: (job) => {
         const rest = walltimeLeft(job, clock());
         return { text: showWalltime(rest), isBad: rest !== null && rest < 0, title: rest === null ? "" : `of ${showDuration(job.walltime)}` };

@@ -80,13 +80,15 @@ export function showContact(model, el) {
   el.append(note);
 
   const show = () => {
-    const stale = contact.stale(clock(), model.get("contact"));
-    const isWaiting = !stale && contact.isKnown && contact.isDeaf(clock());
+    const told = model.get("contact");
+    const stale = contact.stale(clock(), told);
+    const isDeaf = contact.isKnown && contact.isDeaf(clock());
+    const isWaiting = !stale && isDeaf;
     note.hidden = !stale && !isWaiting;
     note.classList.toggle("dh-unheard", isWaiting);
     const text = stale ? `No contact for ${stale.seconds} s: ${stale.why}.` : isWaiting ? "The kernel computes and does not listen: what you do here waits until it does." : "";
     if (words.textContent !== text) words.textContent = text;
-    elsewhere.hidden = !isWaiting || !page.hasAttribute("href");
+    elsewhere.hidden = !isDeaf || Boolean(told) || contact.isGone || !page.hasAttribute("href");
     el.classList.toggle("dh-stale", Boolean(stale));
     switchDeeds(el, Boolean(stale));
     if (stale?.seconds !== model.get("stale")?.seconds || stale?.why !== model.get("stale")?.why) model.set("stale", stale);

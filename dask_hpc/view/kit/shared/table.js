@@ -343,8 +343,18 @@ class Row {
     const percent = `${Math.round((part ?? 0) * 100)} %`;
     cell.classList.toggle("dh-bad", Boolean(isBad));
     cell.title = title ?? "";
-    fill(cell, part === null || part === undefined ? text : h("progress", { max: "1", value: String(part), "aria-label": `${this.name.textContent}: ${percent}`, title: percent }),
-      note ? h("span", { class: "dh-note" }, ` ${note}`) : null);
+    // what is there already stays: hundreds of new elements a second would make the page's memory grow
+    const [bar, beside] = [cell.querySelector("progress"), cell.querySelector(".dh-note")];
+    const [hasBar, wasText] = [part !== null && part !== undefined, cell.firstChild instanceof Text];
+    const first = hasBar ? bar ?? h("progress", { max: "1" }) : wasText ? cell.firstChild : document.createTextNode("");
+    if (hasBar) {
+      first.value = part;
+      first.title = percent;
+      first.setAttribute("aria-label", `${this.name.textContent}: ${percent}`);
+    } else first.data = text ?? "";
+    const second = note ? beside ?? h("span", { class: "dh-note" }, "") : null;
+    if (second) second.firstChild.data = ` ${note}`;
+    if (cell.firstChild !== first || (cell.childNodes[1] ?? null) !== second) fill(cell, first, second);
   }
 
   drawOffers(offers) {
