@@ -75,7 +75,7 @@ def test_what_happens_is_on_the_page():
             busy = client.map(time.sleep, [0.1] * 100, pure=False)
         page = new_page(chrome, 1024, 900)
         page.goto(cluster.dashboard_link.replace("/status", "/hpc"))
-        page.locator(".dh-jobs th", has_text=evil).wait_for()
+        page.locator(".dh-jobs [role=row]", has_text=evil).wait_for()
         page.locator(".dh-headline", has_text=re.compile(r"1 of 2\s*nodes allotted")).wait_for()
         row = page.locator(".dh-story button", has_text="start").first
         row.click()

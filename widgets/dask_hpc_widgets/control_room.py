@@ -78,6 +78,8 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
     #: as CSS says it
     room_height = traitlets.Unicode("clamp(540px, 84vh, 1100px)").tag(sync=True)
     tabs: Any = traitlets.List(read_only=True).tag(sync=True)
+    #: which of them was chosen last
+    tab = traitlets.Unicode().tag(sync=True)
     panel = traitlets.Instance(PolicyPanel, allow_none=True).tag(sync=True, **widget_serialization)
     what_if = traitlets.Instance(WhatIf, allow_none=True).tag(sync=True, **widget_serialization)
 

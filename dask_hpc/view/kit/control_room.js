@@ -12,8 +12,8 @@ export function tabFor(key, number, count) {
   return to === undefined ? null : (to + count) % count;
 }
 
-/** A tab for each [title, element], and what to do when one comes to be seen. */
-function tabbed(pages, name) {
+/** A tab for each [title, element]. The model keeps which was chosen, for a page that is opened anew. */
+function tabbed(model, pages, name) {
   const list = h("div", { class: "dh-tabs", role: "tablist", "aria-label": name });
   const body = h("div", { class: "dh-tab-pages" });
   const tabs = pages.map(([title, page], number) => {
@@ -21,14 +21,20 @@ function tabbed(pages, name) {
     page.setAttribute("role", "tabpanel");
     page.setAttribute("aria-label", title);
     body.append(page);
-    return h("button", { role: "tab", "aria-controls": page.id, onclick: () => choose(number), onkeydown: (event) => {
+    return h("button", { role: "tab", "aria-controls": page.id, onclick: () => turnTo(number), onkeydown: (event) => {
       const to = tabFor(event.key, number, pages.length);
       if (to === null) return;
       event.preventDefault();
-      choose(to);
+      turnTo(to);
       tabs[to].focus();
     } }, title);
   });
+
+  function turnTo(number) {
+    choose(number);
+    model.set("tab", pages[number][0]);
+    model.save_changes();
+  }
 
   function choose(chosen) {
     tabs.forEach((tab, number) => {
@@ -39,7 +45,7 @@ function tabbed(pages, name) {
   }
 
   list.append(...tabs);
-  choose(0);
+  choose(Math.max(0, pages.findIndex(([title]) => title === model.get("tab"))));
   return h("div", { class: "dh-tabbed" }, list, body);
 }
 
@@ -102,7 +108,7 @@ function render({ model, el }) {
     model.widget_manager.get_model(id).then((own) => place.append(drawn(name, own)));
     return [title, place];
   });
-  el.append(drawn("headline"), pictures, splitter(el), tabbed(pages, "views"));
+  el.append(drawn("headline"), pictures, splitter(el), tabbed(model, pages, "views"));
   return () => ends.forEach((end) => end());
 }
 
