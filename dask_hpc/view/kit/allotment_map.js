@@ -14,6 +14,7 @@ import { countOf, showDuration, showLarge, ticks } from "./shared/units.js";
 
 const TOP = 4;
 const KEPT = 2 * 3600;
+const FORGETS = 10; // seconds between two times that it forgets
 /** Below so many pixels a row is confetti; a column of bands is about so wide. */
 const THIN = 3;
 const COLUMN = 3;
@@ -44,6 +45,7 @@ export class Picture {
     this.there = null;
     this.names = [];
     this.gone = new Set();
+    this.forgot = 0;
     this.marked = new Map();
     this.jobs = new Map();
     this.watts = new Map();
@@ -97,7 +99,8 @@ export class Picture {
   }
 
   forget() {
-    if (this.isOver) return;
+    if (this.isOver || this.now - this.forgot < FORGETS) return;
+    this.forgot = this.now;
     const time = this.now - KEPT;
     for (const one of [this.segments, this.there, this.bands]) one?.forget(time);
   }
