@@ -147,7 +147,7 @@ def corridor_of(in_force: Mapping[str, Any]) -> list[list[float | None]]:
     return [[time, lower, None if upper == inf else upper] for time, lower, upper in steps]
 
 
-_CHANGES, _SAMPLES, _ROWS, _DONE, _MARKS, _PRESENCE, _ALERTS = 20_000, 7_200, 2_000, 500, 500, 5_000, 100
+_CHANGES, _SAMPLES, _ROWS, _DONE, _MARKS, _PRESENCE, _ALERTS = 8_000, 7_200, 2_000, 500, 500, 5_000, 100
 
 _TOGETHER = 1.0  # seconds within which nodes come or go together
 

@@ -274,10 +274,11 @@ function doubt(power, context, x, y, from, theme) {
 function beyond(power, context, x, y, from, to, floor, theme) {
   context.save();
   context.beginPath();
-  for (let i = Math.max(0, power.since(from) - 1); i < power.samples.length; i += 1) {
+  // a rectangle for as long as bounds are the same: a browser takes much memory to clip by hundreds
+  for (let i = Math.max(0, power.since(from) - 1); i < power.samples.length && power.samples[i][0] <= to; ) {
     const [time, , lower, upper] = power.samples[i];
-    if (time > to) break;
-    const wide = x(power.samples[i + 1]?.[0] ?? power.now) - x(time) + 0.5;
+    do i += 1; while (power.samples[i]?.[2] === lower && power.samples[i]?.[3] === upper);
+    const wide = x(power.samples[i]?.[0] ?? power.now) - x(time) + 0.5;
     if (upper !== null) context.rect(x(time), 0, wide, y(upper));
     if (lower > 0) context.rect(x(time), y(lower), wide, floor - y(lower));
   }
