@@ -228,6 +228,7 @@ def test_a_job_whose_tasks_raise_has_failed_everywhere(lab, room):
 
 def are_told(table):
     """How the two jobs ended, in a table of jobs: their names, perhaps who they are of, their states."""
+    table.scroll_into_view_if_needed()  # rows that are far from what is seen have no text yet
     found = table.inner_text()
     return all(
         re.search(rf"{name}\s+(\S+\s+)?{state}", found)
