@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from threading import RLock
 from typing import Any, NamedTuple
 
 import traitlets
@@ -85,8 +84,6 @@ class PolicyPanel(View):
         self._edits: dict[str, Any] = {}
         self._edited = start
         self._is_heard_of = False
-        # people edit in one thread, news come in another
-        self._one_at_a_time = RLock()
         self.set_trait("names", Policy.names())
         self.set_trait("summaries", _summaries())
         choices = Policy.choices()

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from inspect import isawaitable
+from threading import RLock
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -90,6 +91,8 @@ class View(anywidget.AnyWidget):
     _told, _told_at = 0, -1.0
 
     def __init__(self, source: Any = None, *, read_only: bool = False, **traits: Any) -> None:
+        #: people say things in one thread, news come in another
+        self._one_at_a_time = RLock()
         # what a front end is sent first is read from these
         self._manager: Any = None if source is None or isinstance(source, Mapping) else manager_of(source)
         self._fixed = source if isinstance(source, Mapping) else {}
@@ -129,11 +132,12 @@ class View(anywidget.AnyWidget):
         super().close()
 
     def _tell(self, news: dict[str, Any]) -> None:
-        if "problem" in news:
-            self.set_trait("contact", _in_words(news["problem"], news.get("will_return", True)))
-        if "head" in news:
-            self._news_at = monotonic()
-        self.take(news)
+        with self._one_at_a_time:
+            if "problem" in news:
+                self.set_trait("contact", _in_words(news["problem"], news.get("will_return", True)))
+            if "head" in news:
+                self._news_at = monotonic()
+            self.take(news)
         if not self.draws:
             return
         if "problem" in news and "head" in news:
@@ -212,13 +216,17 @@ class View(anywidget.AnyWidget):
         try:
             said = await deed(asked)
             if said is not None:  # it was a question: what came of the last deed stays said
-                self.done, self.problem = said, ""
+                self._came(said, "")
         except InputError as error:
-            self.problem = str(error)
+            self._came(self.done, str(error))
         except Exception as error:
             logger.exception("dask-hpc: what was asked for in a widget failed")
-            self.problem = f"{type(error).__name__}: {error}"
+            self._came(self.done, f"{type(error).__name__}: {error}")
         self.send({"answer": asked.get("ask"), "problem": self.problem, "done": self.done})
+
+    def _came(self, done: str, problem: str) -> None:
+        with self._one_at_a_time:
+            self.done, self.problem = done, problem
 
     def __repr__(self) -> str:
         return self.readable()
