@@ -186,7 +186,7 @@ test("nodes of a run that is over count, named or not", () => {
 test("a table of what is seen", () => {
   const found = picture();
   found.axis.choose(0, 50);
-  assert.equal(allotmentsCsv(found), "job,nodes,count,start,end,reason\na,n0 to n1,2,10,,the first in the queue\nb (failed),n2,1,40,60,fits\n");
+  assert.equal(allotmentsCsv(found), "job,nodes,count,start,end,reason\r\na,n0 to n1,2,10,,the first in the queue\r\nb (failed),n2,1,40,60,fits\r\n");
 });
 
 test("the queue in a line", () => {

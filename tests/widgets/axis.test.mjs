@@ -6,7 +6,6 @@ import { test } from "node:test";
 import { EDGE, TimeAxis, axisOf, pressed } from "../../dask_hpc/view/kit/shared/axis.js";
 import { Model } from "../../dask_hpc/view/kit/shared/document.js";
 import { hasMoved } from "../../dask_hpc/view/kit/shared/scale.js";
-import { showWall } from "../../dask_hpc/view/kit/shared/units.js";
 
 function axis(time, more = {}) {
   const found = new TimeAxis();
@@ -121,18 +120,17 @@ test("whoever looks at a model shares its axis and its window", () => {
   assert.equal(told, 3);
 });
 
-test("a time on the wall beside the one that has passed", () => {
-  const noon = new Date(2026, 10, 26, 12, 0, 0).getTime() / 1000;
-  const found = axis(60, { head: { time: 60, epoch: noon } });
-  assert.equal(found.show(45), "0:45 · 12:00:45");
-  assert.equal(axis(60).show(45), "0:45");
-  assert.equal(showWall(-86400, noon, 60), "25 Nov 12:00:00");
-  assert.equal(showWall(5, null), "");
-});
-
 test("a window has moved when half a pixel of it is new", () => {
   assert.equal(hasMoved([0, 600], 0.1, 600), false); // a second is a pixel
   assert.equal(hasMoved([0, 600], 0.5, 600), true);
   assert.equal(hasMoved([0, 30], 0.1, 600), true);
   assert.equal(hasMoved([0, 600], -1, 600), true); // another cluster
+});
+
+test("a time on the wall beside the one that has passed", () => {
+  const noon = new Date(2026, 10, 26, 12, 0, 0).getTime() / 1000;
+  const found = axis(60, { head: { time: 60, epoch: noon } });
+  assert.deepEqual([45, -86400].map((time) => found.wall(time)), ["12:00:45", "25 Nov 12:00:00"]);
+  assert.equal(found.show(45), "0:45 · 12:00:45");
+  assert.equal(axis(60).show(45), "0:45");
 });

@@ -71,7 +71,7 @@ test("power that nobody watches says how it is", () => {
 test("what was measured as a table, of what is seen", () => {
   const power = past(SAMPLES);
   power.axis.choose(12, 24);
-  assert.equal(samplesCsv(power), "time,watts,lower,upper,least,most,uncertainty,doubt\n10,2700,1000,2500\n20,900,1000,2500\n");
+  assert.equal(samplesCsv(power), "time,watts,lower,upper,least,most,uncertainty,doubt\r\n10,2700,1000,2500\r\n20,900,1000,2500\r\n");
 });
 
 test("round numbers of watts", () => {

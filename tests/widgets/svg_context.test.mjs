@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { SvgContext, csvText, saved } from "../../dask_hpc/view/kit/shared/svg_context.js";
+import { SvgContext, saved } from "../../dask_hpc/view/kit/shared/svg_context.js";
 
 const THEME = { ink: "#111", faint: "#555", paper: "#fff", accent: "#00f" };
 
@@ -74,8 +74,4 @@ test("pictures stand one above the other, with a title and what colours mean", (
   assert.deepEqual(text.match(/translate\(0 \d+\)/g), ["translate(0 52)", "translate(0 184)"]);
   assert.ok(text.includes("of map") && text.includes('fill="#00f"'));
   assert.equal(text.match(/<g /g).length, text.match(/<\/g>/g).length);
-});
-
-test("cells that need it are quoted", () => {
-  assert.equal(csvText(["a", "b"], [[1, 'x, "y"'], [null, undefined], ["two\nlines", 0]]), 'a,b\n1,"x, ""y"""\n,\n"two\nlines",0\n');
 });

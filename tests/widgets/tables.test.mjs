@@ -6,8 +6,9 @@ import { test } from "node:test";
 import { aboutJob, countsOf, jobColumns, jobsCsv, saidOf, showNodeHours, showWalltime, walltimeLeft, wordsOf } from "../../dask_hpc/view/kit/jobs_table.js";
 import { conditionOf, conditionsOf, memoryOf, nodeColumns, offersForNode, saidOfNode } from "../../dask_hpc/view/kit/nodes_table.js";
 import { wordFor } from "../../dask_hpc/view/kit/story_view.js";
+import { csvOf } from "../../dask_hpc/view/kit/shared/page.js";
 import { onTheWall } from "../../dask_hpc/view/kit/shared/moment.js";
-import { csvOf, fitting, matching, orderedBy, reordered, settled, telling } from "../../dask_hpc/view/kit/shared/table.js";
+import { fitting, matching, orderedBy, reordered, settled, telling } from "../../dask_hpc/view/kit/shared/table.js";
 
 const job = (given) => ({
   id: "j", name: "training", user: "ada", state: "running", kind: "malleable", nodes: 2, asks: 2, min_nodes: 1, max_nodes: 4,

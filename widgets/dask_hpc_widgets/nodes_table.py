@@ -9,8 +9,7 @@ from dask_hpc import InputError
 from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
-#: why a node is held: the latter is the word by which a node that has nothing to do any more is drained
-_HOLD, _DRAIN = "held in the control room", "drain"
+_HOLD = "held in the control room"  # why a node is
 
 
 class NodeDeeds:
@@ -27,13 +26,13 @@ class NodeDeeds:
     async def do_hold_nodes(self, asked: Mapping[str, Any]) -> str:
         """A node starts nothing new; one that is drained is to have nothing to do any more."""
         name, workers = _node(asked)
-        why = _DRAIN if asked.get("drain") else _HOLD
-        found = await self._awaited.hold(workers, why)
+        is_drained = bool(asked.get("drain"))
+        found = await (self._awaited.drain(workers) if is_drained else self._awaited.hold(workers, _HOLD))
         if found["refused"]:
             # all of it, or nothing
-            await self._awaited.release(found["held"], why)
+            await self._awaited.release(found["held"], "drain" if is_drained else _HOLD)
             raise InputError(f"node {name}: hold", next(iter(found["refused"].values())), "another node")
-        return f"{name} is drained: what runs there ends" if why == _DRAIN else f"{name} starts nothing new"
+        return f"{name} is drained: what runs there ends" if is_drained else f"{name} starts nothing new"
 
     async def do_release_nodes(self, asked: Mapping[str, Any]) -> str:
         """It may start tasks again, whoever held it."""

@@ -4,11 +4,10 @@ import { EDGE, TimeAxis, TimePicture, axisOf } from "./shared/axis.js";
 import { Bands } from "./shared/bands.js";
 import { Numbering, colourOf, inkOn, patternOf } from "./shared/colours.js";
 import { follow, forget, stateOf } from "./shared/course.js";
-import { claim, h } from "./shared/page.js";
+import { claim, csvOf, h } from "./shared/page.js";
 import { queueLine, showQueue, waitingOf } from "./shared/queue.js";
 import { clamp, linear } from "./shared/scale.js";
 import { Segments } from "./shared/segments.js";
-import { csvText } from "./shared/svg_context.js";
 import { ownToolbar } from "./shared/toolbar.js";
 import { countOf, showDuration, showLarge, ticks } from "./shared/units.js";
 
@@ -319,7 +318,7 @@ export class Picture {
 
 /** What is seen of allotments as the text of a CSV file. */
 export function allotmentsCsv(picture) {
-  return csvText(["job", "nodes", "count", "start", "end", "reason"], picture.table);
+  return csvOf(["job", "nodes", "count", "start", "end", "reason"], picture.table);
 }
 
 /** Pixels for so many nodes where nobody says how many there are to be. */

@@ -1,6 +1,6 @@
 // Two runs on one axis of time: who held which node in each, the power of both, and what differs.
 
-import { EDGE, TimePicture, axisOf } from "./shared/axis.js";
+import { EDGE, TimePicture, axisOf, wattLines } from "./shared/axis.js";
 import { Model } from "./shared/document.js";
 import { claim, fill, h, views } from "./shared/page.js";
 import { clamp, linear } from "./shared/scale.js";
@@ -93,17 +93,7 @@ function paintPower(powers, context, width, floor, theme, x) {
   const top = Math.max(1, ...powers.map((power) => power.most)) * 1.1;
   const y = linear(0, top, floor, TOP);
   const right = width - EDGE.right;
-  context.fillStyle = theme.faint;
-  context.strokeStyle = theme.line;
-  context.lineWidth = 1;
-  context.textAlign = "right";
-  context.beginPath();
-  for (const watts of ticks(0, top, clamp(floor / 40, 2, 5))) {
-    context.moveTo(EDGE.left, y(watts));
-    context.lineTo(right, y(watts));
-    context.fillText(showLarge(watts, "W"), EDGE.left - 8, Math.max(7, y(watts)));
-  }
-  context.stroke();
+  wattLines(context, top, right, floor, theme, y);
   context.save();
   context.beginPath();
   context.rect(EDGE.left, 0, right - EDGE.left, floor);

@@ -1,10 +1,9 @@
 // Power over time, the band it is to stay in, and two handles that move the band's edges.
 
-import { EDGE, TimeAxis, TimePicture, axisOf } from "./shared/axis.js";
+import { EDGE, TimeAxis, TimePicture, axisOf, wattLines } from "./shared/axis.js";
 import { follow } from "./shared/course.js";
-import { claim, deeds, fill, h, tellWhatCame } from "./shared/page.js";
+import { claim, csvOf, deeds, fill, h, tellWhatCame } from "./shared/page.js";
 import { clamp, linear } from "./shared/scale.js";
-import { csvText } from "./shared/svg_context.js";
 import { ownToolbar } from "./shared/toolbar.js";
 import { countOf, showBounds, showClock, showDuration, showLarge, ticks } from "./shared/units.js";
 
@@ -182,7 +181,7 @@ export function samplesCsv(power) {
   const [from, to] = power.window;
   const rows = [];
   for (let i = Math.max(0, power.since(from) - 1); i < power.samples.length && power.samples[i][0] <= to; i += 1) rows.push(power.samples[i]);
-  return csvText(["time", "watts", "lower", "upper", "least", "most", "uncertainty", "doubt"], rows);
+  return csvOf(["time", "watts", "lower", "upper", "least", "most", "uncertainty", "doubt"], rows);
 }
 
 function paint(power, context, width, bottom, theme, x) {
@@ -196,17 +195,7 @@ function paint(power, context, width, bottom, theme, x) {
   context.clip();
   band(power, context, x, y, from, to, floor, theme);
   context.restore();
-  context.fillStyle = theme.faint;
-  context.strokeStyle = theme.line;
-  context.lineWidth = 1;
-  context.textAlign = "right";
-  context.beginPath();
-  for (const watts of ticks(0, power.top, clamp(floor / 40, 2, 5))) {
-    context.moveTo(EDGE.left, y(watts));
-    context.lineTo(right, y(watts));
-    context.fillText(showLarge(watts, "W"), EDGE.left - 8, Math.max(7, y(watts)));
-  }
-  context.stroke();
+  wattLines(context, power.top, right, floor, theme, y);
   context.save();
   context.beginPath();
   context.rect(EDGE.left, 0, right - EDGE.left, bottom);

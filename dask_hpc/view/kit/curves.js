@@ -2,9 +2,8 @@
 
 import { EDGE, TimePicture, axisOf } from "./shared/axis.js";
 import { follow } from "./shared/course.js";
-import { claim, h } from "./shared/page.js";
+import { claim, csvOf, h } from "./shared/page.js";
 import { linear } from "./shared/scale.js";
-import { csvText } from "./shared/svg_context.js";
 import { ownToolbar } from "./shared/toolbar.js";
 
 const [TOP, HEIGHT] = [14, 96];
@@ -66,7 +65,7 @@ function render({ model, el }) {
         return [`${rounded(value)} ${curve.unit}`.trim(), axis.show(time)];
       },
       legend: () => [],
-      tables: () => [[curve.name, () => csvText(["time", curve.name], curve.time.map((time, i) => [time, curve.value[i]]))]],
+      tables: () => [[curve.name, () => csvOf(["time", curve.name], curve.time.map((time, i) => [time, curve.value[i]]))]],
     });
     return picture;
   }

@@ -1,5 +1,6 @@
 // The line above all views: how the cluster is, and what one can do about it at any time.
 
+import { onTheWall } from "./shared/moment.js";
 import { alertsBadge } from "./shared/alerts.js";
 import { follow, forget, isEnd, stateOf } from "./shared/course.js";
 import { claim, deeds, fill, h, saveAs } from "./shared/page.js";
@@ -102,7 +103,7 @@ export class Headline {
 
 /** "1:02:03", and what a clock on the wall says then, if somebody knows. */
 export function clockOf(head) {
-  const wall = known(head.epoch) ? new Date(1000 * (head.epoch + head.time)).toLocaleTimeString("en-GB") : "";
+  const wall = onTheWall(head.epoch, head.time);
   return [showClock(head.time), wall ? `elapsed; it is ${wall}` : "elapsed"];
 }
 

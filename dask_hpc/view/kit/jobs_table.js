@@ -3,8 +3,8 @@
 import { Numbering, colourOf } from "./shared/colours.js";
 import { follow, forget, isEnd, stateOf } from "./shared/course.js";
 import { onTheWall } from "./shared/moment.js";
-import { claim, h, saveAs, tellWhatCame } from "./shared/page.js";
-import { Table, csvOf, whileSeen } from "./shared/table.js";
+import { claim, csvOf, h, saveAs, tellWhatCame } from "./shared/page.js";
+import { Table, whileSeen } from "./shared/table.js";
 import { countOf, showClock, showDuration, showLarge } from "./shared/units.js";
 
 const ORDER = { running: 0, waiting: 1 };

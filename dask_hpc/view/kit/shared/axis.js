@@ -1,9 +1,10 @@
 // One axis of time for all pictures of a page: what is seen of it, where the pointer is, and what hands do.
 
+import { onTheWall } from "./moment.js";
 import { Canvas } from "./canvas.js";
 import { Tip, fill, h } from "./page.js";
 import { clamp, hasMoved, linear, shifted, zoomed } from "./scale.js";
-import { showClock, showWall, timeTicks } from "./units.js";
+import { showClock, showLarge, ticks, timeTicks } from "./units.js";
 
 /** Pixels beside what is drawn, the same for all pictures: names to the left, a handle's half to the right. */
 export const EDGE = { left: 92, right: 10 };
@@ -116,9 +117,14 @@ export class TimeAxis {
     this.tell();
   }
 
+  /** "14:03:10", with its day unless that is today's on this clock. */
+  wall(time) {
+    return onTheWall(this.epoch, time, new Date(1000 * (this.epoch + this.now)));
+  }
+
   /** "0:45 · 14:03:10". */
   show(time) {
-    const wall = showWall(time, this.epoch, this.now);
+    const wall = this.wall(time);
     return wall ? `${showClock(time)} · ${wall}` : showClock(time);
   }
 
@@ -263,7 +269,7 @@ export class TimePicture {
       context.lineTo(x(time), floor + 4);
       const place = clamp(x(time), EDGE.left + (axis.epoch === null ? 14 : 26), width - 26);
       context.fillText(showClock(time), place, floor + 12);
-      const wall = showWall(time, axis.epoch, axis.now);
+      const wall = axis.wall(time);
       if (wall) context.fillText(wall, place, floor + 25);
     }
     context.stroke();
@@ -385,4 +391,19 @@ export class TimePicture {
     this.rubber.remove();
     this.tip.element.remove();
   }
+}
+
+/** Lines across a picture of power, and the watts that they stand for. */
+export function wattLines(context, top, right, floor, theme, y) {
+  context.fillStyle = theme.faint;
+  context.strokeStyle = theme.line;
+  context.lineWidth = 1;
+  context.textAlign = "right";
+  context.beginPath();
+  for (const watts of ticks(0, top, clamp(floor / 40, 2, 5))) {
+    context.moveTo(EDGE.left, y(watts));
+    context.lineTo(right, y(watts));
+    context.fillText(showLarge(watts, "W"), EDGE.left - 8, Math.max(7, y(watts)));
+  }
+  context.stroke();
 }

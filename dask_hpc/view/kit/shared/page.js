@@ -44,6 +44,15 @@ export function saveAs(name, what, type) {
   if (blob instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+/** Comma-separated values as RFC 4180 has them. */
+export function csvOf(heads, rows) {
+  const quoted = (value) => {
+    const text = value === null || value === undefined ? "" : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [heads, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`).join("");
+}
+
 /** Text that belongs to a place under the pointer. */
 export class Tip {
   constructor(parent) {

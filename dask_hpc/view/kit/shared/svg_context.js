@@ -150,12 +150,3 @@ export function saved(pictures, width, theme, title) {
     ` font-family="system-ui, sans-serif"><title>${svgText(title)}</title><rect width="100%" height="100%" fill="${svgText(theme.paper)}"/>${context}${parts.join("")}</svg>\n`
   );
 }
-
-/** Rows as the text of a CSV file. */
-export function csvText(heads, rows) {
-  const cell = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  return [heads, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
-}

@@ -58,15 +58,6 @@ export function fitting(columns, pixels) {
   return found;
 }
 
-/** Comma-separated values as RFC 4180 has them. */
-export function csvOf(heads, rows) {
-  const quoted = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  return [heads, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`).join("");
-}
-
 /** Put an element for each item into a parent, in this order; those that are there are kept and brought up to
  * date. make(item) answers {element, update(item)}; known remembers them. */
 export function arrange(parent, known, items, keyOf, make) {

@@ -44,15 +44,6 @@ export function showClock(seconds) {
   return `${h ? `${h}:${two(m)}` : m}:${two(s)}${rest}`;
 }
 
-/** The same time on the wall: "14:03:10", with its day unless that is today's; "" where nobody knows. */
-export function showWall(seconds, epoch, now = seconds) {
-  if (epoch === null || epoch === undefined) return "";
-  const [then, today] = [new Date((epoch + seconds) * 1000), new Date((epoch + now) * 1000)];
-  const clock = [then.getHours(), then.getMinutes(), then.getSeconds()].map((one) => String(one).padStart(2, "0")).join(":");
-  if (then.toDateString() === today.toDateString()) return clock;
-  return `${then.getDate()} ${then.toLocaleString("en", { month: "short" })} ${clock}`;
-}
-
 export function countOf(number, word, more = `${word}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? word : more}`;
 }
