@@ -174,8 +174,9 @@ async def test_a_scheduler_that_comes_back():
                 assert problems(seen) == [*LOST, ended]
                 await dask_hpc.manage(c, "sjf")
                 await async_poll_for(lambda: m.watch.course.head["policy"] == "sjf", 2)
-                # it may have been slow to answer until then
                 await async_poll_for(lambda: problems(seen)[-1] == ("", None, True), 5)
+                slow = ("the scheduler does not answer", True, False)  # on a busy machine, until then
+                assert set(problems(seen)[2:-1]) <= {slow}
                 assert len(m.watch.course.story) < 5
 
 
