@@ -80,6 +80,9 @@ def test_what_is_held_does_not_grow_with_what_is_over(monkeypatch, report):
             for _ in range(3):  # Dask keeps the last messages to each worker, and they may be hundreds
                 await c.gather(c.map(inc, range(8), pure=False))
             await async_poll_for(lambda: not s.tasks, 30)
+            # jobs grew: nodes that did wait a moment for their share of the data
+            spread = s.plugins["dask-hpc"].control.spread
+            await async_poll_for(lambda: not spread._new and not spread.is_under_way, 30)
 
         async with await dask_hpc.manage(c, "fpsma-pwma"):
             censuses = []
