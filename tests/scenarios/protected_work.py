@@ -9,8 +9,8 @@ import time
 import traceback
 from functools import partial
 
-#: seconds for one step; whatever takes longer hangs
-PATIENCE = 30.0
+#: seconds for one step, most of them for a new worker beside other tests; whatever takes longer hangs
+PATIENCE = 60.0
 NAME = "dask-hpc-checkpoint"
 
 
