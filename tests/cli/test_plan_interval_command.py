@@ -56,6 +56,43 @@ def test_a_restart_of_its_own():
     assert slow["efficiency"] < json.loads(run(*LEVELS, "--json"))["efficiency"]
 
 
+ENERGY = ("--run", "24h", "--objective", "energy", "--power", "computing=750W,committing=178W")
+
+
+def test_energy_beside_time():
+    args = ("--level", "store", "267s", "22min", *ENERGY)
+    rows = [line.split("  ") for line in run(*args).splitlines()]
+    rows = {row[0]: [cell for cell in row[1:] if cell] for row in rows if row[0]}
+    assert float(rows["this plan"][-1]) < float(rows["least time"][-1])
+    assert rows["this plan"][1] < rows["least time"][1] and "of a run" not in rows
+    found = json.loads(run(*args, "--json"))
+    assert found["objective"] == "energy" and "parts" not in found
+    assert found["others"][0]["name"] == "least time" and found["energy"] < found["others"][0]["energy"]
+    assert "less energy" in found["reason"]
+    steady = json.loads(run(*args[:6], "--objective", "steady", "--deviations", "5", "--json"))
+    assert steady["work"] < json.loads(run(*args[:6], "--json"))["work"]
+
+
+def test_the_breakdown():
+    out = run(*LEVELS, "--run", "24h", "--breakdown")
+    found = json.loads(run(*LEVELS, "--run", "24h", "--breakdown", "--json"))
+    parts, models = found["parts"], found["models"]
+    assert sum(parts.values()) == pytest.approx(86400 / found["efficiency"])
+    for name, seconds in parts.items():
+        line = next(line for line in out.splitlines() if line.startswith(name.replace("_", " ")))
+        assert line.endswith(f"{seconds / sum(parts.values()):.2%}")
+    assert "standard deviation" in out and found["deviation"] > 0
+    assert [one["model"] for one in models][:3] == ["exact", "Dauwe", "Moody"]
+    assert models[0]["efficiency"] == pytest.approx(found["efficiency"])
+    for one in models:
+        line = next(line for line in out.splitlines() if line.startswith(one["model"] + "  "))
+        assert line.endswith(f"{one['efficiency']:.2%}") and one["levels"][0] in line
+    nothing = json.loads(run("--level", "a", "1s", "inf", "--breakdown", "--json"))
+    assert nothing["parts"] is None and nothing["models"] == []
+    assert "of a period" in run("--level", "a", "1s", "1h", "--breakdown")
+    assert "deviation" not in run("--level", "a", "1h", "1s", "--breakdown"), "it never ends"
+
+
 @pytest.mark.parametrize(
     "args, words",
     [
@@ -65,6 +102,13 @@ def test_a_restart_of_its_own():
         ((*LEVELS, "--level", "disk", "1s", "1h"), "each name once"),
         ((*LEVELS, "--restart", "tape", "1s"), "'tape'"),
         ((*LEVELS, "--run", "never"), "run"),
+        ((*LEVELS, "--objective", "money"), "money"),
+        ((*LEVELS, "--objective", "energy"), "needs the power"),
+        ((*LEVELS, "--objective", "steady"), "needs the run"),
+        ((*LEVELS, "--power", "750W"), "--power"),
+        ((*LEVELS, "--power", "computing=1,computing=2"), "--power"),
+        ((*LEVELS, "--power", "computing=1W"), "committing: is missing"),
+        ((*LEVELS, "--power", "computing=1W,committing=much"), "power: committing"),
     ],
 )
 def test_bad_input_is_one_line(args, words):

@@ -1,6 +1,6 @@
 """Plans of commits in human units."""
 
-from math import inf
+from math import inf, isnan
 
 import pytest
 
@@ -9,6 +9,7 @@ from dask_hpc.model.errors import InputError
 
 PARTNER = {"name": "partner", "commit": "5s", "mtbf": "10h"}
 STORE = {"name": "store", "commit": "150s", "mtbf": "7d"}
+POWER = {"computing": "750W", "committing": "178W"}
 
 
 def test_a_plan_and_how_it_compares():
@@ -52,4 +53,72 @@ def test_where_it_does_not_pay():
 def test_what_cannot_be_planned(levels, run, words):
     with pytest.raises(InputError) as told:
         dask_hpc.plan_interval(levels, run)
+    assert words in str(told.value) and "\n" not in str(told.value)
+
+
+OFTEN = [PARTNER | {"mtbf": "30 min"}, STORE | {"mtbf": "5h"}]
+
+
+def test_less_energy_takes_longer():
+    fast, frugal = (
+        dask_hpc.plan_interval(OFTEN, "24h", objective=objective, power=POWER)
+        for objective in ("time", "energy")
+    )
+    assert fast.fastest is None and frugal.fastest.work == fast.pattern.work
+    assert frugal.efficiency < fast.efficiency == frugal.fastest.efficiency
+    assert 1 < frugal.energy < fast.energy == frugal.fastest.energy
+    assert frugal.others[0] == frugal.fastest and frugal.others[1:] == fast.others
+    joules = 750 * (fast.parts.work + fast.parts.recomputation)
+    joules += 178 * (fast.parts.total - fast.parts.work - fast.parts.recomputation)
+    assert fast.energy == pytest.approx(joules / 750 / 86400)
+    assert "more time than the fastest plan" in frugal.reason and "less energy" in frugal.reason
+    assert "less energy" not in fast.reason
+
+
+def test_power_alone_changes_no_plan():
+    plain, shown = (dask_hpc.plan_interval(OFTEN, power=power) for power in (None, POWER))
+    assert plain.pattern == shown.pattern and isnan(plain.energy) and shown.energy > 1
+    assert all(isnan(way.energy) for way in (*plain.others, *plain.curve))
+
+
+def test_a_steady_run_varies_less_and_takes_longer():
+    plans = [
+        dask_hpc.plan_interval(OFTEN, "24h", objective="steady", deviations=number) for number in (0, 1, 10)
+    ]
+    fast = dask_hpc.plan_interval(OFTEN, "24h")
+    assert plans[0].efficiency == pytest.approx(fast.efficiency, abs=1e-6)
+    assert fast.deviation > plans[1].deviation > plans[2].deviation > 0
+    assert fast.efficiency > plans[1].efficiency > plans[2].efficiency
+    assert "less energy" not in plans[2].reason
+
+
+def test_where_the_time_goes():
+    plan = dask_hpc.plan_interval(OFTEN, "24h")
+    assert plan.parts.total == pytest.approx(86400 / plan.efficiency) and plan.parts.work == 86400
+    endless = dask_hpc.plan_interval(OFTEN)
+    assert endless.parts.work == endless.pattern.work * endless.pattern.commits
+    never = dask_hpc.plan_interval([STORE], "10 min")
+    assert never.parts.commits == 0 < never.parts.recomputation and never.deviation > 0
+    nothing = dask_hpc.plan_interval([STORE | {"mtbf": "inf"}])
+    assert nothing.parts is None and nothing.deviation == 0
+
+
+@pytest.mark.parametrize(
+    "asked, words",
+    [
+        ({"objective": "money"}, "objective: found 'money'; allowed: time, energy, steady"),
+        ({"objective": "energy"}, "needs the power; allowed: computing and committing"),
+        ({"objective": "steady"}, "needs the run"),
+        ({"objective": "steady", "run": "1h", "deviations": -1}, "deviations"),
+        ({"objective": "steady", "run": "1h", "deviations": "two"}, "deviations"),
+        ({"power": {"computing": 1}}, "power: committing: is missing"),
+        ({"power": POWER | {"idle": 3}}, "idle"),
+        ({"power": POWER | {"committing": "0 W"}}, "more than 0"),
+        ({"power": POWER | {"committing": "5 s"}}, "power: committing"),
+        ({"power": 750}, "power"),
+    ],
+)
+def test_objectives_that_cannot_be(asked, words):
+    with pytest.raises(InputError) as told:
+        dask_hpc.plan_interval([PARTNER], **asked)
     assert words in str(told.value) and "\n" not in str(told.value)

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.planning.interval import (
+    EXACT,
+    TIME,
     Level,
     Pattern,
-    _restarts,
     daly,
     efficiency,
     failure_rate,
@@ -22,6 +23,7 @@ from dask_hpc.planning.interval import (
     run_time,
     young,
 )
+from dask_hpc.planning.interval.exact import restarts
 
 seconds = st.floats(0.01, 1e4)
 rates = st.floats(1e-7, 1e-3)
@@ -159,7 +161,7 @@ def test_formulas_for_one_level_are_near_the_best(commit, rate):
 def one_by_one(levels, pattern, count):
     """The expected time of so many commits: what it takes to get through each interval for the first time."""
     rate = failure_rate(levels)
-    restart, reached = _restarts(levels, rate)
+    restart, reached = restarts(tuple(levels), rate, TIME, EXACT)
     spent, saved = 0.0, [0.0] * len(levels)
     for number in range(1, count + 1):
         level = pattern.level(number)
