@@ -27,6 +27,8 @@ _WHERE = {
     "plan_interval": "dask_hpc.planning.interval",
     "plan_partition": "dask_hpc.planning.in_situ.plan",
     "plan_reservation": "dask_hpc.planning.plan_reservation",
+    "plan_resilience": "dask_hpc.planning.plan_resilience",
+    "ResiliencePlan": "dask_hpc.planning.resilience.choose",
     "ReservationPlan": "dask_hpc.planning.reservation.plan",
     "plan_redistribution": "dask_hpc.redistribution.client",
     "redistribute": "dask_hpc.redistribution.client",

@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import ExitStack
-from math import ceil, inf, isfinite
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.plan_interval import interval
 from dask_hpc.cli.plan_reservation import reservation
+from dask_hpc.cli.plan_resilience import resilience
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.power import PowerRange
@@ -28,8 +30,6 @@ from dask_hpc.model.units import (
 from dask_hpc.planning.corridor.plan import CorridorPlan, plan_corridor
 from dask_hpc.planning.in_situ.partition import Partition
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, PartitionPlan, plan_partition
-from dask_hpc.planning.interval import IntervalPlan, plan_interval
-from dask_hpc.view.checkpoint import interval_svg
 from dask_hpc.view.in_situ import plan_svg
 
 _LARGEST_FILE = 10_000_000  # bytes
@@ -45,10 +45,13 @@ def plan() -> None:
       dask-hpc plan partition heat.yaml --plot heat.svg
       dask-hpc plan interval --level partner 5s 10h --level store 150s 7d
       dask-hpc plan reservation --law "lognormal mean=21h std=20h" --checkpoint 1h
+      dask-hpc plan resilience --nodes 6000 --run 24h --memory 32GB --mtbf 2.5y
     """
 
 
+plan.add_command(interval)
 plan.add_command(reservation)
+plan.add_command(resilience)
 
 
 def _read(file: str, understand: Callable[[bytes], Any]) -> Any:
@@ -328,119 +331,4 @@ def _partition_data(found: Partition | None) -> dict[str, Any]:
         "phases": found.phases._asdict(),
         "iteration": found.iteration,
         "warning": found.warning,
-    }
-
-
-# -- interval --------------------------------------------------------------------------------------------
-
-_BAR = 40  # characters
-_ROWS = 5  # of the curve's points, one row each so many
-
-
-@plan.command()
-@click.option(
-    "--level",
-    "levels",
-    nargs=3,
-    multiple=True,
-    required=True,
-    metavar="NAME COMMIT MTBF",
-    help="What a commit to this level takes, and the mean time between failures that nothing below it "
-    "survives. The cheapest level first.",
-)
-@click.option(
-    "--restart",
-    "restarts",
-    nargs=2,
-    multiple=True,
-    metavar="NAME TIME",
-    help="What a restart from this level takes; default: as long as a commit.",
-)
-@click.option("--run", default="inf", metavar="TIME", help="Work to be done; default: it has no end.")
-@click.option("--plot", metavar="OUT.SVG", help="Draw the efficiency of other intervals into this file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs; seconds.")
-def interval(
-    levels: tuple[tuple[str, str, str], ...],
-    restarts: tuple[tuple[str, str], ...],
-    run: str,
-    plot: str | None,
-    as_json: bool,
-) -> None:
-    """Plan how often to commit a checkpoint, and to which level, so that least time is wasted.
-
-    A run that fails goes on from its last commit that survived. Commits to memory are cheap and survive
-    little; those to a shared file system are dear and survive all. The efficiency is the share of the time
-    that is work, exactly computed for failures that come at random.
-
-    \b
-    Example:
-      dask-hpc plan interval --level partner 5s 10h --level disk 20s 1d --level store 150s 7d --run 24h
-    """
-    given = {name: {"name": name, "commit": commit, "mtbf": mtbf} for name, commit, mtbf in levels}
-    if len(given) < len(levels):
-        raise InputError("--level", "a name is there twice", "each name once")
-    for name, seconds in restarts:
-        if name not in given:
-            raise InputError("--restart", f"found the level {shown(name)}", ", ".join(given))
-        given[name]["restart"] = seconds
-    answer = plan_interval(given.values(), run)
-    if plot:
-        with atomic_file(plot) as picture:
-            curve = [(way.work, way.efficiency) for way in answer.curve]
-            others = {way.name: (way.work, way.efficiency) for way in answer.others}
-            planned = (answer.pattern.work, answer.efficiency) if answer.pattern else None
-            drawn = interval_svg(answer.efficiency, planned, curve, others, answer.reason)
-            picture.write_text(drawn, encoding="utf-8")
-    if as_json:
-        print_json(_interval_data(answer))
-    else:
-        _print_interval(answer)
-
-
-def _print_interval(plan: IntervalPlan) -> None:
-    rows = []
-    for level, when in zip(plan.levels, _when(plan), strict=True):
-        failures = show_duration(1 / level.failures) if level.failures else "never"
-        rows.append((level.name, show_duration(level.commit), show_duration(level.restart), failures, when))
-    print_table(("level", "commit", "restart", "failures every", "commit every"), rows)
-    click.echo()
-    work = show_duration(plan.pattern.work) if plan.pattern else "never"
-    ways = [("this plan", work, f"{plan.efficiency:.2%}")]
-    ways += [(way.name, show_duration(way.work), f"{way.efficiency:.2%}") for way in plan.others]
-    print_table(("", "work between commits", "efficiency"), ways)
-    click.echo()
-    if plan.curve:
-        curve = [
-            (show_duration(way.work), f"{way.efficiency:.2%}", "█" * round(_BAR * way.efficiency))
-            for way in plan.curve[::_ROWS]
-        ]
-        print_table(("work between commits", "efficiency", ""), curve)
-        click.echo()
-    click.echo(one_line(plan.reason))
-
-
-def _when(plan: IntervalPlan) -> Iterator[str]:
-    """How often each level has commits of its own."""
-    counts = (*(plan.pattern.counts if plan.pattern else ()), 1)
-    names = [level.name for level in plan.levels]
-    for place, name in enumerate(names):
-        seconds = plan.every[name]
-        if not isfinite(seconds):
-            yield "never"
-        elif place < len(counts) and counts[place] == 0 and place + 1 < len(names):
-            yield f"only with {names[place + 1]}"
-        else:
-            yield show_duration(seconds)
-
-
-def _interval_data(plan: IntervalPlan) -> dict[str, Any]:
-    return {
-        "work": plan.pattern.work if plan.pattern else None,
-        "counts": list(plan.pattern.counts) if plan.pattern else None,
-        "every": plan.every,
-        "efficiency": plan.efficiency,
-        "run": plan.run,
-        "others": [{"name": way.name, "work": way.work, "efficiency": way.efficiency} for way in plan.others],
-        "curve": [[way.work, way.efficiency] for way in plan.curve],
-        "reason": plan.reason,
     }

@@ -21,6 +21,7 @@ _SECONDS: Mapping[str, float] = {
     "m": 60.0, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0,
     "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "hours": 3600.0,
     "d": 86400.0, "day": 86400.0, "days": 86400.0, "week": 604800.0, "weeks": 604800.0,
+    "y": 31557600.0, "year": 31557600.0, "years": 31557600.0,
 }  # fmt: skip
 _BYTES: Mapping[str, float] = {
     "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15,

@@ -41,9 +41,9 @@ VIEWS = {
     "what_if": "WhatIf",
     "compare": "Compare",
     "corridor_explorer": "CorridorExplorer",
-    "interval_explorer": "IntervalExplorer",
     "partition_explorer": "PartitionExplorer",
     "reservation_explorer": "ReservationExplorer",
+    "resilience_explorer": "ResilienceExplorer",
 }
 MACHINES = [
     {"state": "up", "job": "runs", "why": "", "watts": 130.0, "health": "good"},

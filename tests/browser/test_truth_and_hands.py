@@ -61,10 +61,10 @@ with dask_hpc.job("dropped", nodes=1, walltime="1 min"):
 CALM = """\
 from IPython.display import display
 from dask_hpc_widgets import (
-    CorridorExplorer, IntervalExplorer, PartitionExplorer, PolicyPanel, ReservationExplorer,
+    CorridorExplorer, PartitionExplorer, PolicyPanel, ReservationExplorer, ResilienceExplorer,
 )
 panel = PolicyPanel(policy="elastic")
-display(panel, CorridorExplorer(), IntervalExplorer(), PartitionExplorer(), ReservationExplorer())"""
+display(panel, CorridorExplorer(), ResilienceExplorer(), PartitionExplorer(), ReservationExplorer())"""
 CLOSE = "client.close()"
 CELLS = [START, JOBS, CALM, CLOSE]
 KEYS = ("x", "a", "b", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Delete", "d", "d")

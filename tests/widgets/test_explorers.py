@@ -1,7 +1,9 @@
 """Plans that follow what people move, without a cluster."""
 
+from functools import partial
+
 import pytest
-from dask_hpc_widgets import CorridorExplorer, IntervalExplorer, PartitionExplorer, ReservationExplorer
+from dask_hpc_widgets import CorridorExplorer, PartitionExplorer, ReservationExplorer, ResilienceExplorer
 
 
 def test_more_bandwidth_moves_analyses_away():
@@ -15,12 +17,56 @@ def test_more_bandwidth_moves_analyses_away():
 
 
 def test_what_fails_more_often_is_committed_more_often():
-    explorer = IntervalExplorer()
+    explorer = ResilienceExplorer(reading="commits")
     before = explorer.found["every"]["partner"]
     explorer.levels = [{**explorer.levels[0], "mtbf": 600.0}, explorer.levels[1]]
     assert explorer.found["every"]["partner"] < before
     assert 0 < explorer.found["efficiency"] < 1 and len(explorer.found["curve"]) == 41
     assert "a failure every" in repr(explorer)
+
+
+def test_the_levels_of_a_machine_can_be_taken():
+    explorer = ResilienceExplorer(reading="commits", memory=64e9)
+    explorer.levels = explorer.found["levels"]
+    assert list(explorer.found["every"]) == ["memory", "partner", "store"] and not explorer.problem
+    explorer.reading = "protocols"
+    multilevel = next(way for way in explorer.found["ways"] if way["name"] == "multilevel")
+    explorer.reading = "commits"
+    assert explorer.found["efficiency"] == pytest.approx(multilevel["efficiency"], rel=1e-12)
+    assert explorer.found["every"]["partner"] == pytest.approx(multilevel["every"]["partner"])
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Curves of few points, to be quick."""
+    monkeypatch.setattr("dask_hpc_widgets.resilience_explorer._POINTS", 3)
+
+
+def test_protections_side_by_side(coarse):
+    explorer = ResilienceExplorer(messages=0.3, redundancy=True)
+    found = explorer.found
+    assert found["best"] == found["ways"][0]["name"] == "recovery" and found["reason"] in repr(explorer)
+    times = [way["time"] for way in found["ways"]]
+    assert times == sorted(times) and len(times) == 5
+    assert all(sum(way["parts"].values()) == pytest.approx(way["time"]) for way in found["ways"])
+    # curves begin where the machine is small, and all is well there
+    sizes, first = [size for size, _ in found["curve"]], found["curve"][0][1]
+    assert sizes[0] == 100 and sizes[-1] == pytest.approx(1e6) and first["restart"] > 0.99
+    explorer.redundancy = False
+    assert len(explorer.found["ways"]) == len(explorer.found["curve"][0][1]) == 3
+    explorer.objective = "energy"
+    assert explorer.found["ways"][0]["energy"] < found["ways"][0]["energy"]
+    # what is on the axis does not change the curve
+    explorer.axis = "memory"
+    before = explorer.found
+    explorer.memory = 128e9
+    assert explorer.found["curve"] == before["curve"] and explorer.found["ways"] != before["ways"]
+
+
+def test_a_hopeless_machine_is_shown_as_such(coarse):
+    explorer = ResilienceExplorer(nodes=1_000_000, memory=256e9, hours=0)
+    assert explorer.found["reason"].startswith("hopeless: ")
+    assert all(way["time"] is None and way["parts"] == {} for way in explorer.found["ways"])
 
 
 def test_a_corridor_that_cannot_be_kept_says_what_would_help():
@@ -64,7 +110,8 @@ def test_each_request_is_spent_on_what_its_length_says(family):
     "explorer, wrong",
     [
         (PartitionExplorer, {"nodes": 0}),
-        (IntervalExplorer, {"levels": [{"name": "x"}]}),
+        (ResilienceExplorer, {"messages": 2.0}),
+        (partial(ResilienceExplorer, reading="commits"), {"levels": [{"name": "x"}]}),
         (CorridorExplorer, {"nodes": 1}),
         (ReservationExplorer, {"alpha": 0.0}),
     ],

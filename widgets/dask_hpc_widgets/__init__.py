@@ -7,12 +7,12 @@ from dask_hpc_widgets.compare import Compare
 from dask_hpc_widgets.control_room import ControlRoom, control_room_of
 from dask_hpc_widgets.corridor_chart import CorridorChart
 from dask_hpc_widgets.corridor_explorer import CorridorExplorer
-from dask_hpc_widgets.interval_explorer import IntervalExplorer
 from dask_hpc_widgets.jobs_table import JobsTable
 from dask_hpc_widgets.nodes_table import NodesTable
 from dask_hpc_widgets.partition_explorer import PartitionExplorer
 from dask_hpc_widgets.policy_panel import PolicyPanel
 from dask_hpc_widgets.reservation_explorer import ReservationExplorer
+from dask_hpc_widgets.resilience_explorer import ResilienceExplorer
 from dask_hpc_widgets.story_view import StoryView
 from dask_hpc_widgets.what_if import WhatIf
 
@@ -23,12 +23,12 @@ __all__ = [
     "ControlRoom",
     "CorridorChart",
     "CorridorExplorer",
-    "IntervalExplorer",
     "JobsTable",
     "NodesTable",
     "PartitionExplorer",
     "PolicyPanel",
     "ReservationExplorer",
+    "ResilienceExplorer",
     "StoryView",
     "WhatIf",
     "__version__",

@@ -132,8 +132,10 @@ class PolicyPanel(View):
 
     def take(self, news: Mapping[str, Any]) -> None:
         """Follow what is in force: edits are made to that, whatever others change meanwhile."""
-        if "undo" in news.get("head", {}):
-            self.set_trait("undo_steps", int(news["head"]["undo"]))
+        head = news.get("head", {})
+        # what was on its way while something was applied is older than the answer
+        if "undo" in head and head.get("version", 0) >= (self.version or 0):
+            self.set_trait("undo_steps", int(head["undo"]))
         if "in_force" in news:
             self._follow(news["in_force"])
 

@@ -13,13 +13,13 @@ const WORDS = {
   "B/s": [["TB/s", 1e12], ["GB/s", 1e9], ["MB/s", 1e6], ["kB/s", 1e3], ["B/s", 1]],
 };
 const ALSO = {
-  s: { sec: 1, second: 1, seconds: 1, m: 60, mins: 60, minute: 60, minutes: 60, hr: 3600, hour: 3600, hours: 3600, day: 86400, days: 86400, week: 604800, weeks: 604800, ms: 1e-3 },
+  s: { sec: 1, second: 1, seconds: 1, m: 60, mins: 60, minute: 60, minutes: 60, hr: 3600, hour: 3600, hours: 3600, day: 86400, days: 86400, week: 604800, weeks: 604800, y: 31557600, year: 31557600, years: 31557600, ms: 1e-3 },
   W: {},
   B: { kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 },
   "B/s": {},
 };
 /** Where people look on a scale of time, as powers of ten are nothing there. */
-const MOMENTS = [0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000, 8640000];
+const MOMENTS = [0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000, 8640000, 86400000, 864000000];
 const BETWEEN = [2, 5, 20, 30, 120, 300, 1200, 1800, 7200, 18000, 72000, 172800, 432000, 1728000];
 
 /** "2 min", "1.5 kW", "16": a value with the unit that people would give it, to three digits. */
