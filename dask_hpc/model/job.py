@@ -30,6 +30,8 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
     ("soft_deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
     ("recorded", lambda v: v is None or v > 0, "more than 0 s, or nothing"),
+    ("memory", lambda v: v is None or 0 < v < inf, "more than 0 B, or nothing"),
+    ("messages", lambda v: 0 <= v <= 1, "a share of its time, 0 to 1"),
     ("user", lambda v: type(v) is str, "a name"),
 )
 
@@ -44,7 +46,9 @@ class Job:
     (see ``worth``); ``io_intensity`` is for strategies that watch the shared file system. ``recorded`` is how
     many seconds such jobs have taken on the start nodes before: a body knows it, from a history or from what
     it simulates; no user says it. One that ``commits`` goes on from its last commit when it is stopped, on
-    whatever size it is started again.
+    whatever size it is started again. What it has to keep for that are ``memory`` bytes on each node, and a
+    share of its time goes into ``messages``: for strategies that reckon with failures. The tasks of one that
+    is ``impure`` do more than to give results, and never run twice at a time.
     """
 
     id: str
@@ -65,6 +69,9 @@ class Job:
     io_intensity: IoDemand | None = None
     recorded: float | None = None
     commits: bool = False
+    memory: float | None = None
+    messages: float = 0.0
+    impure: bool = False
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
@@ -83,6 +90,8 @@ class Job:
                 and (self.deadline is None or not isnan(self.deadline))
                 and (self.soft_deadline is None or not isnan(self.soft_deadline))
                 and (self.recorded is None or self.recorded > 0)
+                and (self.memory is None or 0 < self.memory < inf)
+                and 0 <= self.messages <= 1
             )
         except (ArithmeticError, TypeError, ValueError):
             fine = False
@@ -168,19 +177,20 @@ class Job:
 _LEFT = 0.4
 
 
-def worth(job: Job, end: float) -> float:
+def worth(job: Job, end: float, default: float | None = None) -> float:
     """What a job is worth that ends then; seed 003, section 4.7.5, equations 4.40 to 4.42.
 
     All of its value until its soft deadline, from there on less and less, two fifths at its deadline, and
     nothing after that. One without a soft deadline keeps all of it until the deadline, one without a deadline
-    for ever.
+    for ever. ``default`` is the value of one that says none.
     """
-    if job.value is None or (job.deadline is not None and end > job.deadline):
+    value = default if job.value is None else job.value
+    if value is None or (job.deadline is not None and end > job.deadline):
         return 0.0
     soft, hard = job.soft_deadline, job.deadline
     if soft is None or hard is None or end <= soft:
-        return job.value
-    return job.value * (1.0 - (1.0 - _LEFT) * (end - soft) / (hard - soft))
+        return value
+    return value * (1.0 - (1.0 - _LEFT) * (end - soft) / (hard - soft))
 
 
 def stretch(job: Job, before: int, after: int) -> float:

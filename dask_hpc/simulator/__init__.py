@@ -1,4 +1,5 @@
-"""The simulated body: ``simulate`` plays a workload on a machine under a policy."""
+"""The simulated body: ``simulate`` plays a workload on a machine under a policy, ``play_run`` one calculation
+under failures with a protocol against them."""
 
 import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform
 from dask_hpc.simulator.power import PowerTrace, check_powers
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.resilience import PlayedRuns, play_run
 from dask_hpc.simulator.result import Result
 from dask_hpc.simulator.study import Study, futures, study
 from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload, platform_for
@@ -27,12 +29,14 @@ __all__ = [
     "Metering",
     "NodeType",
     "Platform",
+    "PlayedRuns",
     "PowerTrace",
     "Record",
     "Result",
     "Study",
     "Workload",
     "load_workload",
+    "play_run",
     "simulate",
     "study",
     "synthetic_day",

@@ -183,7 +183,7 @@ class Engine:
             if self.record is not None:
                 self.record.started(row, now_running.started, now_running.nodes)
             self.step_at(indices.now, life)
-            life.deadline = max(now_running.expected_end, now_running.started + arrival.job.walltime)
+            life.deadline = max(now_running.expected_end, now_running.started + arrival.limit)
             self._expect_kill(life)
         for row, arrival in enumerate(waiting, start=len(running)):
             place = indices.waiting.arrival_of(arrival.job.id)
@@ -409,7 +409,7 @@ class Engine:
         if arrival.application is None and is_alone and start.nodes == job.nodes:
             # its end is known now, unless a node fails
             runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
-            if runtime <= job.walltime:
+            if runtime <= job.walltime or arrival.overstays:
                 life.state = "completed"
             else:
                 life.state, runtime = "killed", job.walltime
@@ -427,7 +427,7 @@ class Engine:
         else:
             self._proceed(life, now)
         if life.execution is not None and self._live.get(job.id) is life and life.state != "cleaning":
-            life.deadline = max(self.indices.running[job.id].expected_end, begins + job.walltime)
+            life.deadline = max(self.indices.running[job.id].expected_end, begins + arrival.limit)
             self._expect_kill(life)
 
     def _execution(self, life: Life) -> Execution:
@@ -715,7 +715,7 @@ class Engine:
         if life.execution is None:
             life.execution = steady(life.arrival, life.done)
             life.execution.begin(begun, len(running.nodes))
-            life.deadline = max(running.expected_end, begun + life.arrival.job.walltime)
+            life.deadline = max(running.expected_end, begun + life.arrival.limit)
         assert isinstance(life.execution, Steady)
         return life.execution
 

@@ -93,8 +93,9 @@ class Arrival:
     as an in situ pipeline; then ``runtime`` is only what a reader guessed, or 0. ``requests`` are an
     evolving job's wishes: ``(share of its work done, nodes)``. ``data`` bytes move when the size changes.
     ``cancelled`` is when its owner gives up. With a ``checkpoint`` it commits, and goes on from its last
-    commit when a node of its fails or it is stopped. With a ``swing`` the power of its nodes moves in the
-    range that the job says; without one it stays in the middle.
+    commit when a node of its fails or it is stopped. One that ``overstays`` is not killed at its walltime,
+    as on a live cluster: it is what the job takes undisturbed. With a ``swing`` the power of its nodes moves
+    in the range that the job says; without one it stays in the middle.
     """
 
     job: Job
@@ -106,6 +107,7 @@ class Arrival:
     cancelled: float = inf
     checkpoint: DeclaredCheckpoint | None = None
     swing: Swing | None = None
+    overstays: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.runtime < inf:
@@ -119,6 +121,11 @@ class Arrival:
             raise InputError(where, "the job does not say its power", "power: [LEAST, MOST] beside it")
         if self.checkpoint is not None and self.job.kind == "moldable" and not self.job.commits:
             object.__setattr__(self, "job", replace(self.job, commits=True))
+
+    @property
+    def limit(self) -> float:
+        """Seconds on its start nodes after which it is killed."""
+        return inf if self.overstays else self.job.walltime
 
 
 @dataclass(frozen=True, slots=True)

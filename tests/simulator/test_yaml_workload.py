@@ -33,12 +33,13 @@ def test_the_example_is_one(tmp_path):
     """The docstring's, without the machine in short, which it has in full."""
     example = yaml_workload.__doc__.split("\n\n")[1].partition("\n")[2]
     workload = read(tmp_path, example)
-    assert [arrival.job.id for arrival in workload] == list("abfrcdge")
+    assert [arrival.job.id for arrival in workload] == list("abfrvcdge")
     assert workload.platform.metering.forecast == "online"
     by_name = {arrival.job.id: arrival for arrival in workload}
     assert by_name["b"].speedup == by_name["b"].job.speedup
     assert by_name["f"].job.speedup is None and len(by_name["f"].speedup.phases) == 2
     assert by_name["g"].swing.season == 600
+    assert by_name["v"].overstays and by_name["v"].job.messages == 0.2
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.parameter import Declared, Parameter
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.built_in.applications import applications, power_swing
+from dask_hpc.simulator.built_in.large_jobs import exascale
 from dask_hpc.simulator.built_in.ours import (
     Walltime,
     bursts,
@@ -33,6 +34,7 @@ BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "bursts": bursts,
     "commits": commits,
     "esp": esp,
+    "exascale": exascale,
     "five-jobs": five_jobs,
     "in-situ": in_situ,
     "io-intensity": io_intensity,

@@ -23,6 +23,8 @@ jobs:
   - {id: f, nodes: 8, kind: malleable, min_nodes: 1, runtime: 1 h,    # this says what is: no policy is told
      scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
   - {id: r, nodes: 2, runtime: 10 min, recorded: 9 min}          # what runs before took, if a policy may know
+  - {id: v, nodes: 2, runtime: 3 h, walltime: 2 h, overstays: true,    # not killed; memory is per node
+     value: 3, soft_deadline: 4 h, deadline: 6 h, memory: 32 GB, messages: 20 %}
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
   - {id: g, nodes: 2, runtime: 1 d, power: [150 W, 350 W], swing: {season: 10 min, noise: 5 %, seed: 3}}
@@ -482,6 +484,8 @@ _JOB: Readers = {
     "soft_deadline": parse_duration,
     "user": text,
     "recorded": parse_duration,
+    "memory": _bytes,
+    "messages": share,
     "speedup": _speedup,
 }
 #: what only the simulator knows of a job
@@ -493,6 +497,7 @@ _TRUTHS: Readers = {
     "requests": _requests,
     "checkpoint": DeclaredCheckpoint.read,
     "swing": _swing,
+    "overstays": flag,
 }
 _PARTS = ("io_intensity", "pipeline", *_APPLICATION)
 

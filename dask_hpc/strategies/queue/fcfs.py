@@ -1,6 +1,6 @@
 """First come, first served: start from the front of the queue, stop at the first that does not fit."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
@@ -83,4 +83,21 @@ def picked(snapshot: Snapshot, best: bool) -> list[Start]:
             hole.idle -= job.nodes
             place = "fits best" if best else "the first that fits"
             starts.append(Start(job.id, job.nodes, f"{place}, leaves {count_nodes(hole.idle)} idle"))
+    return starts
+
+
+def whoever_fits(
+    snapshot: Snapshot, why: Callable[[Job], str], key: Callable[[Job], Any] | None = None
+) -> list[Start]:
+    """Whoever fits, in the queue's order or in that of a ``key`` that changes with time, with a reason. Those
+    that were put ahead of the queue go first in any case."""
+    waiting, hole = snapshot.waiting, Hole(snapshot.idle)
+    fitting: Iterable[Job] = waiting.fitting(FRONT, hole)
+    if key is not None:
+        fitting = sorted(fitting, key=lambda job: (-waiting.ahead_of(job.id), key(job)))
+    starts: list[Start] = []
+    for job in fitting:
+        if job.nodes <= hole.idle:
+            starts.append(Start(job.id, job.nodes, why(job)))
+            hole.idle -= job.nodes
     return starts
