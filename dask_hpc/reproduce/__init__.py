@@ -14,6 +14,7 @@ from dask_hpc.reproduce import (
     agents,
     applications,
     corridor,
+    energy_intervals,
     esp_malleable_share,
     forecasters,
     in_situ,
@@ -22,6 +23,7 @@ from dask_hpc.reproduce import (
     live_checkpoint,
     ma_ra_vs_ma_ma,
     malleable_jobs,
+    multilevel,
     proactive,
     redistribution,
     reservation_checkpoints,
@@ -29,6 +31,10 @@ from dask_hpc.reproduce import (
     reservation_from_history,
     reservation_memory,
     reservation_neuro,
+    resilience_exact,
+    resilience_managers,
+    resilience_reliability,
+    resilience_size,
     small_examples,
 )
 from dask_hpc.reproduce.claim import Bench, Outcome
@@ -62,6 +68,16 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "reservation-neuro": reservation_neuro.run,
     "reservation-memory": reservation_memory.run,
     "reservation-from-history": reservation_from_history.run,
+    "resilience-managers": resilience_managers.managers,
+    "resilience-aware": resilience_managers.aware,
+    "energy-intervals": energy_intervals.run,
+    "multilevel-systems": multilevel.systems,
+    "multilevel-exascale": multilevel.exascale,
+    "multilevel-short": multilevel.short,
+    "multilevel-error": multilevel.error,
+    "resilience-exact": resilience_exact.run,
+    "resilience-size": resilience_size.run,
+    "resilience-reliability": resilience_reliability.run,
 }
 
 

@@ -25,6 +25,8 @@ from dask_hpc.reproduce import (
     reservation_checkpoints,
     reservation_from_history,
     reservation_neuro,
+    resilience_exact,
+    resilience_managers,
 )
 from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.corridor import least_makespan
@@ -39,10 +41,12 @@ AT_ONCE = (
     "corridor-upper",
     "elastic-five-jobs",
     "elastic-ten-jobs",
+    "energy-intervals",
     "in-situ-async",
     "in-situ-sync",
     "io-pairs",
     "ma-ra-vs-ma-ma",
+    "multilevel-systems",
     "node-stealing-toy",
     "redistribution",
 )
@@ -91,6 +95,8 @@ def small(name):
         patch.setattr(reservation_checkpoints, "_CHUNKS", (1, 3, 5, 7, 9, 11))
         patch.setattr(reservation_from_history, "_NUMBER", 60)
         patch.setattr(reservation_neuro, "_NUMBER", 60)
+        patch.setattr(resilience_managers, "_JOBS", 20)
+        patch.setattr(resilience_exact, "_SETTINGS", 3)
         return outcome(name, seeds=1 if name in (*AT_ONCE, *LONG) else 2)
 
 
