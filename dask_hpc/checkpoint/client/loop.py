@@ -35,6 +35,8 @@ _CARE = 1.5
 _RESERVE = 2.0
 #: so many times as much may be left as was thought, before one commits to have it planned anew
 _AGAIN = 2.0
+#: seconds between two questions how often to commit to which levels
+_ASKS = 1.0
 
 
 @dataclass
@@ -72,6 +74,9 @@ class Due:
     _walltime: float = inf
     #: seconds that were left when it was last planned
     _left_then: float = inf
+    #: whether the cluster chooses levels, and is asked how often to commit before anything is committed
+    asks: bool = False
+    _asked_at: float = field(default=-inf, repr=False)
 
     def __post_init__(self) -> None:
         if type(self.every) is int and self.every >= 1:
@@ -122,6 +127,18 @@ class Due:
         by_walltime = self._walltime / self._pace if self._pace else inf
         return commits_left(min(self._iterations_left(step), by_walltime), every)
 
+    def is_to_ask(self, now: float) -> bool:
+        """Whether the cluster may have another plan by now."""
+        if not self.asks or now - self._asked_at < _ASKS:
+            return False
+        self._asked_at = now
+        return True
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether lineage alone is less dear than commits."""
+        return self.asks and self.seconds == inf
+
     def plan(self, every: Mapping[str, float], why: str) -> None:
         """What somebody who knows more has planned."""
         self.planned, self.why, self._is_told = dict(every), why, True
@@ -142,7 +159,9 @@ class Due:
     @property
     def seconds(self) -> float:
         """Between commits, by the clock; nothing if iterations are counted."""
-        return self._seconds if self.rule is None else min(self.planned.values(), default=0.0)
+        if self.rule is None:
+            return self._seconds
+        return min(self.planned.values(), default=inf if self.asks else 0.0)
 
     def next(self, now: float) -> str:
         """For people: when it is due."""
@@ -169,7 +188,7 @@ class Due:
         if self._iterations:
             return step - self._step >= self._iterations
         if self.seconds == inf:  # it seemed too short for any; perhaps it is not
-            return self.seconds_left(step) > _AGAIN * self._left_then
+            return not self.asks and self.seconds_left(step) > _AGAIN * self._left_then
         return now - self._since >= self.seconds
 
     def is_last_chance(self, left: float | None) -> bool:

@@ -28,6 +28,7 @@ from dask.base import tokenize
 
 from dask_hpc import config
 from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, Found, end_of_job, newest
+from dask_hpc.checkpoint.client.protect import possible_levels, read_aim
 from dask_hpc.checkpoint.client.reserved import Reserved
 from dask_hpc.checkpoint.client.restore import active_client, read_key, store_settings
 from dask_hpc.checkpoint.scheduler.controller import ask
@@ -100,7 +101,10 @@ class Checkpoint:
     levels; durations by level; or ``auto`` (``young``, ``daly``), which weighs for each level what commits
     cost against how often it is needed, and against how long a loop that has an end goes on: a short one goes
     to the store at its end alone. ``levels`` are ``partner`` (memory of another node), ``disk`` (of
-    that node, too) and ``store``; as configured if they are not given. ``token``
+    that node, too) and ``store``; as configured if they are not given. ``levels="auto"`` chooses among those
+    that there are, again and again as ``protect`` does: it may be none, as long as computing again is less
+    dear. ``objective`` is what commits, restores and work that is done again are to take least of: ``time``,
+    or ``energy``, if the cluster knows what its nodes draw. ``token``
     says which program and input this is (anything that ``dask.base.tokenize`` takes): versions of another are
     refused. ``keep`` versions stay in the store; ``key`` (``file:PATH`` or ``env:NAME``) encrypts them;
     ``unpickle`` allows to restore objects that had to be pickled. ``walltime`` is when this process is ended:
@@ -121,6 +125,7 @@ class Checkpoint:
         *,
         every: Any = AUTO,
         levels: Any = None,
+        objective: str = "time",
         keep: int | None = None,
         key: str | Key | None = None,
         compress: str | None = None,
@@ -132,10 +137,13 @@ class Checkpoint:
         self.name = check_name(name)
         settings = config.checkpoint()
         root = settings["store"] if store is None else store
-        chosen = settings["levels"] if levels is None else levels
-        self.levels = read_levels(chosen, root is not None)
+        aim = read_aim(levels, every, objective)
+        if levels == AUTO:
+            self.levels = possible_levels(settings, root is not None)
+        else:
+            self.levels = read_levels(settings["levels"] if levels is None else levels, root is not None)
         if store is not None and STORE not in self.levels:
-            if levels is not None:
+            if levels is not None and levels != AUTO:
                 allowed = "store among them, or no store"
                 raise InputError("levels", f"found {shown(levels)}, and a store", allowed)
             self.levels = (*self.levels, STORE)
@@ -153,7 +161,8 @@ class Checkpoint:
         if self._client is None and self.store is None:
             raise InputError("Checkpoint: store", "found none", "a store, or a client of a cluster")
         if self._client is None:
-            self.levels = (STORE,)
+            self.levels, aim = (STORE,), None
+        self._aim, self.due.asks = aim, aim is not None
         self._rules: dict[str, OnResize] = {}
         self._values: dict[str, Any] = {}
         #: what was added, where something that was stored has taken its place
@@ -340,6 +349,22 @@ class Checkpoint:
             self._stalls.append(cost)
             self.due.committed(self.step, monotonic(), cost)
 
+    async def ask(self) -> None:
+        """How often to commit to which levels from now on."""
+        try:
+            told = await self._client.scheduler.hpc_checkpoint_look(
+                name=self.name,
+                levels=list(self.levels),
+                every=self.due.rule,
+                aim=self._aim,
+                nbytes=float(sum(getattr(one, "nbytes", 0) for one in self._values.values())),
+                seconds_left=self.due.seconds_left(self.step),
+            )
+            if told["every"] is not None:
+                self.due.plan(told["every"], told["why"])
+        except Exception as error:  # whatever it is, the program can go on
+            self._warn(f"nobody says how often to commit: {one_line(str(error))}")
+
     @property
     def patience(self) -> float:
         """Seconds in which a second SIGTERM says no more than the first."""
@@ -447,6 +472,7 @@ class Checkpoint:
             every=self.due.rule,
             seconds_left=self.due.seconds_left(self.step),
             commits_left=self.due.commits_left(self.step),
+            aim=self._aim,
             store=self.store and store_settings(self.store, self._keep, services.compress, services.key),
         )
         self._committed = self.step
@@ -532,6 +558,9 @@ async def _nothing() -> None:
     pass
 
 
+_ASK = "ask"
+
+
 class Loop:
     """To be iterated once, with ``for`` or with ``async for``."""
 
@@ -545,6 +574,8 @@ class Loop:
             for item, wait in turns:
                 if wait is None:
                     yield item
+                elif wait == _ASK:
+                    self._checkpoint.call(self._checkpoint.ask)
                 else:
                     self._checkpoint.call(self._checkpoint.commit_now, wait)
 
@@ -554,11 +585,14 @@ class Loop:
             for item, wait in turns:
                 if wait is None:
                     yield item
+                elif wait == _ASK:
+                    await self._checkpoint.ask()
                 else:
                     await self._checkpoint.commit_now(wait)
 
-    def _turns(self) -> Generator[tuple[Any, bool | None], None, None]:
-        """Items, and between them what to do: commit and go on, or commit and wait until it is safe."""
+    def _turns(self) -> Generator[tuple[Any, Any], None, None]:
+        """Items, and between them what to do: commit and go on, or commit and wait until it is safe, or ask
+        how often to."""
         checkpoint, due, items = self._checkpoint, self._checkpoint.due, self._iterable
         is_over = False
         with Ending(end_of_job(checkpoint.walltime), checkpoint.patience) as ending:
@@ -572,6 +606,8 @@ class Loop:
                     now = monotonic()
                     checkpoint.step += 1
                     due.iterated(now - begun, ending.left())
+                    if due.is_to_ask(now):
+                        yield None, _ASK
                     if ending.is_told or due.is_last_chance(ending.left()):
                         checkpoint.is_last = True
                         yield None, True
@@ -581,7 +617,9 @@ class Loop:
                         yield None, False
                     if ending.is_told:
                         ending.close()  # what SIGTERM does to this process happens here
-                yield None, True
+                # What is only in memory is freed at the end anyway.
+                if checkpoint.store is not None or not due.keeps_nothing:
+                    yield None, True
                 is_over = True
             finally:
                 checkpoint.loop_ends(is_over)

@@ -18,6 +18,7 @@ from dask_hpc.checkpoint.version import LEVELS, PARTNER, STORE, read_levels, rea
 from dask_hpc.checkpoint.worker.loaders import may_be_stored
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Every
+from dask_hpc.strategies.checkpoint.which import OBJECTIVES
 
 _RULES = (AUTO, YOUNG, DALY)
 _EVERY = 'auto, young, daly, a time such as "30s", or a time for each level'
@@ -29,9 +30,10 @@ def protect(
     obj: Any,
     name: str,
     every: str | float | Mapping[str, str | float] = AUTO,
-    levels: Iterable[str] | None = None,
+    levels: Iterable[str] | str | None = None,
     copies: int = 1,
     *,
+    objective: str = "time",
     unpickle: bool = False,
     client: Client | None = None,
 ) -> Any:
@@ -55,12 +57,18 @@ def protect(
     that there are. Results that have to be pickled are loaded from the store only with ``unpickle=True``, as
     reading them can run anything: only for stores that nobody else can write to.
 
+    ``levels="auto"`` chooses among them, again and again: those with which commits, restores and work that is
+    done again are expected to take least time, or with ``objective="energy"`` least energy; it may be none,
+    as long as computing again is less dear than copies. The story says what was chosen, what it is expected
+    to lose in an hour, and what the next best would.
+
     ``copies`` is how many nodes keep one: so many nodes may die at once.
     """
     check_name(name)
     settings = config.checkpoint()
-    if levels is None:  # those that are possible
-        levels = read_levels({PARTNER, *settings["levels"]}, settings["store"] is not None)
+    aim = read_aim(levels, every, objective)
+    if levels is None or levels == AUTO:  # those that are possible
+        levels = possible_levels(settings, settings["store"] is not None)
     chosen, often = read_levels(levels, has_store=True), _every(every)
     if PARTNER not in chosen:
         raise InputError("levels", f"found {shown(levels)}", "partner, alone or with others")
@@ -70,7 +78,7 @@ def protect(
         raise InputError("copies", f"found {shown(copies)}", f"a whole number, 1 to {_MOST_COPIES}")
     store = _store(name, settings, unpickle) if STORE in chosen else None
     wanted = {"name": name, "keys": _keys(obj), "copies": copies, "levels": list(chosen), "every": often}
-    wanted["store"] = store
+    wanted |= {"store": store, "aim": aim}
     client = client or default_client()
     return client.sync(_protect, client, obj, wanted)
 
@@ -131,6 +139,24 @@ def _store(name: str, settings: Mapping[str, Any], unpickle: object) -> dict[str
     key = read_key(settings["key"])
     told = store_settings(Files(settings["store"]).root, settings["keep"], settings["compress"], key)
     return told | {"unpickle": unpickle is True}
+
+
+def read_aim(levels: Any, every: Any, objective: Any) -> tuple[str, bool] | None:
+    """The objective, and whether levels are chosen for it; None if it is as it always was."""
+    if objective not in OBJECTIVES:
+        raise InputError("objective", f"found {shown(objective)}", " or ".join(OBJECTIVES))
+    chooses = isinstance(levels, str) and levels == AUTO
+    if not chooses and objective == OBJECTIVES[0]:
+        return None
+    if every != AUTO:
+        asked = 'levels="auto"' if chooses else f"objective={shown(objective)}"
+        raise InputError("every", f"found {shown(every)}, and {asked}", "auto, or to leave it out")
+    return objective, chooses
+
+
+def possible_levels(settings: Mapping[str, Any], has_store: bool) -> tuple[str, ...]:
+    """Those that are configured, and another node's memory in any case."""
+    return read_levels({PARTNER, *settings["levels"]}, has_store)
 
 
 def _every(found: Any) -> Every:

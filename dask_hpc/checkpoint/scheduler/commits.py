@@ -19,6 +19,7 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
+from dask_hpc.checkpoint.scheduler.schedule import Aim
 from dask_hpc.checkpoint.scheduler.series import Series
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import leave_note
@@ -37,6 +38,9 @@ _TRIES = 3  # at copying what agents did not take
 
 class Program(Series):
     """The versions that a program commits under a name, and how it wants them to be kept."""
+
+    #: a program goes on from there when it is run again, and its results are no results of the store
+    apart = frozenset({STORE})
 
     def __init__(
         self, context: ControllerContext, name: str, awaiting: dict[Hashable, list[KeptVersion]]
@@ -81,9 +85,10 @@ class Program(Series):
         every: Every | None,
         seconds_left: float,
         commits_left: float,
+        aim: Aim | None = None,
     ) -> dict[str, Any]:
         """Keep it. Answers as soon as nothing can take it away."""
-        self.want(levels, every or {}, version.keys.values())
+        self.want(levels, every or {}, version.keys.values(), aim)
         self._is_each = every is None
         self.commits_left, self.schedule.left = commits_left, seconds_left
         await self.plan()  # whether it goes to the store, too, depends on what is left
@@ -94,6 +99,15 @@ class Program(Series):
         if PARTNER in levels:
             self.schedule.done([PARTNER])
         return {"number": version.number, "stats": self.as_plain()}
+
+    async def look(
+        self, levels: Sequence[str], every: Every, seconds_left: float, aim: Aim, nbytes: float
+    ) -> dict[str, Any]:
+        """What the program is to do from now on, with so much left and so many bytes to be kept."""
+        self.want(levels, every, (), aim, nbytes)
+        self._is_each, self.schedule.left = False, seconds_left
+        await self.plan()
+        return self.plain_plan()
 
     async def arrived(self, number: int) -> dict[str, Any]:
         """Answers when a version is where it was to be, or cannot be."""
@@ -201,7 +215,8 @@ class Program(Series):
             if (old := before.get(place)) in catalogue.content_of:
                 like[key] = catalogue.content_of[old]
         missing: list[Hashable] = keys
-        is_direct, why = self._is_direct, self._why_direct
+        to_partner = self._to_partner(version)
+        is_direct, why = self._is_direct or not to_partner, self._why_direct
         for _ in range(_TRIES):  # who had results or took copies may die meanwhile
             problem = await self._problem(version, keys)
             for key in keys:
@@ -219,12 +234,12 @@ class Program(Series):
         version.seconds = monotonic() - version.begun
         self.moved += version.moved
         self.unchanged += max(0, version.nbytes - version.moved)
-        if missing and PARTNER in self.schedule.levels:
+        if missing and to_partner:
             problem = f"{_NO_COPY}: {len(missing)} of {len(keys)} blocks{why and ': ' + why}"
             if not is_direct:
                 self._no_copy(problem)
             return problem
-        if PARTNER in self.schedule.levels:
+        if to_partner:
             if self._direct is not None:
                 self._context.tell("direct", f"{self.name}: agents take copies again")
             self._direct, self._why_direct = None, ""
@@ -274,12 +289,21 @@ class Program(Series):
         """Whether the version that is committed now goes to that level. It is taken to get there."""
         return level in self.schedule.levels and (self._is_each or self.schedule.is_due(level))
 
+    def _to_partner(self, version: KeptVersion) -> bool:
+        """Whether it is copied there at all. What somebody asks to be kept is, if it can be nowhere else."""
+        schedule = self.schedule
+        if schedule.aim is None or version.store is None:
+            return PARTNER in schedule.levels
+        return PARTNER in schedule.chosen
+
     def _has(self, version: KeptVersion, level: str) -> None:
         version.levels.append(level)
+        self.schedule.kept(level, version.begun)
         self.reached[level] = version.step
 
     def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
         self.reached[STORE] = version.step
+        self.schedule.kept(STORE, version.begun)
         if STORE in self.schedule.levels:
             self.schedule.measured(STORE, seconds)
 
@@ -353,6 +377,7 @@ class Commits:
         store: Any = None,
         seconds_left: float = inf,
         commits_left: float = inf,
+        aim: Sequence[Any] | None = None,
     ) -> dict[str, Any]:
         """Keep these results as one version: see ``Program.commit``. Each version goes to all levels, or if
         it is said how often, to those that are due. What is left of the program is told by whoever knows its
@@ -369,7 +394,20 @@ class Commits:
             nodes=node_names(self._context),
             time=time(),
         )
-        return await series.commit(version, levels, every, seconds_left, commits_left)
+        told = None if aim is None else Aim(*aim)
+        return await series.commit(version, levels, every, seconds_left, commits_left, told)
+
+    async def look(
+        self,
+        name: str,
+        levels: Sequence[str],
+        every: Every,
+        aim: Sequence[Any],
+        nbytes: float = 0.0,
+        seconds_left: float = inf,
+    ) -> dict[str, Any]:
+        """How often a program commits to which levels from now on: see ``Program.look``."""
+        return await self.series[name].look(levels, every, seconds_left, Aim(*aim), nbytes)
 
     async def settled(self, name: str, number: int) -> dict[str, Any]:
         """Answers when a version is where it was to be, or cannot be."""

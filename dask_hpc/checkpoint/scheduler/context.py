@@ -10,14 +10,14 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
-from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
+from dask_hpc.checkpoint.scheduler.schedule import FailureCounts, Recoveries
 from dask_hpc.cluster.scheduler.service import Guard, Timer, context_of
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.units import show_duration, show_large
 
 _TOGETHER = 1.0  # seconds in which copies that are made again are one event
-_SETTLED = ("memory", "erred", "forgotten")
+SETTLED = ("memory", "erred", "forgotten")
 _COUNTS = (
     "commits", "copies", "moved", "unchanged", "failed", "recoveries", "recovered", "unrecovered", "damaged",
 )  # fmt: skip
@@ -136,7 +136,7 @@ class Diary:
             if recovery is None:
                 recovery = self._recovery = _Recovery(monotonic())
             recovery.missing.add(key)
-        elif recovery is not None and key in recovery.missing and finish in _SETTLED:
+        elif recovery is not None and key in recovery.missing and finish in SETTLED:
             recovery.loaded += finish == "memory"
             self._settles(recovery, key)
 
@@ -189,6 +189,8 @@ class Diary:
         if recovery.loaded or recovery.without:
             self.counts["recoveries"] += 1
             self.counts["recovered"] += recovery.loaded
+            if not recovery.without:
+                self._context.recoveries.loaded(monotonic() - recovery.began)
             self._say("recovery", str(recovery))
 
     def _count(self, tally: Tally) -> None:
@@ -220,6 +222,7 @@ class ControllerContext(Guard):
 
     def __init__(self, scheduler: Any) -> None:
         super().__init__(scheduler)
+        self.recoveries = Recoveries()
         self._next_commits: dict[str, asyncio.Event] = {}
 
     def next_commit(self, names: Iterable[str]) -> Awaitable[object]:

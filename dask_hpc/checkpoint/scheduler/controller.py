@@ -22,13 +22,14 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks, send_agents, take_agents_away
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.commits import Commits, Program
-from dask_hpc.checkpoint.scheduler.context import NAME, ControllerContext, Diary, WorkerCalls
+from dask_hpc.checkpoint.scheduler.context import NAME, SETTLED, ControllerContext, Diary, WorkerCalls
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.scheduler.protections import Protections, StoredResults
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
-from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
+from dask_hpc.checkpoint.scheduler.schedule import Aim, FailureCounts
 from dask_hpc.checkpoint.scheduler.series import Series, StoreWriter
+from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.worker.agent import SAYS
 from dask_hpc.cluster.scheduler.service import context_of, guarded
 from dask_hpc.model.errors import one_line
@@ -107,6 +108,7 @@ class Controller(ControllerContext, SchedulerPlugin):
             "hpc_checkpoint_status": self.status,
             "hpc_checkpoint_open": self.open_program,
             "hpc_checkpoint_commit": self.commits.commit,
+            "hpc_checkpoint_look": self.commits.look,
             "hpc_checkpoint_settled": self.commits.settled,
             "hpc_checkpoint_stats": self.commits.stats,
             "hpc_checkpoint_close": self.close_program,
@@ -167,6 +169,8 @@ class Controller(ControllerContext, SchedulerPlugin):
             self._task_moves(key, start, finish)
         if key in self.commits.awaiting:
             self.commits.moves(key, finish)
+        if finish in SETTLED and key in self.recoveries:
+            self.recoveries.back(key)
 
     @guarded
     def update_graph(self, scheduler: Any, *, tasks: Iterable[Hashable], **kwargs: Any) -> None:
@@ -201,9 +205,24 @@ class Controller(ControllerContext, SchedulerPlugin):
         elif topic == SAYS:
             self.tell("agents", one_line(f"{msg['agent']} {msg['says']}"))
         elif topic == "all" and msg.get("action") == "remove-worker":
-            is_loss = msg["lost-computed-tasks"] or msg["lost-scattered-tasks"]
-            if is_loss and not msg["expected"]:
-                self.failures.seen("partner")
+            lost = {*msg["lost-computed-tasks"], *msg["lost-scattered-tasks"]}
+            if lost and not msg["expected"]:
+                self._has_failed(msg["worker"], lost)
+
+    def _has_failed(self, worker: str, lost: set[Hashable]) -> None:
+        """A worker took results along; the copies of some perhaps, too."""
+        copies = [where for key in lost for content, where in [self.catalogue.where(key)] if content]
+        level = STORE if self._was_last(worker) else PARTNER
+        if level == PARTNER and any(where in ([], [worker]) for where in copies):
+            level = DISK
+        self.failures.seen(level)
+        series = (*self.commits.series.values(), *self.protected.values())
+        self.recoveries.lost(lost, min((one.schedule.redone() for one in series), default=0.0))
+        for one in self.protected.values():
+            one.look_again()
+
+    def _was_last(self, worker: str) -> bool:
+        return not set(compat.running_workers(self.scheduler)) - {worker}
 
     @guarded
     def restart(self, scheduler: Any) -> None:
@@ -244,11 +263,12 @@ class Controller(ControllerContext, SchedulerPlugin):
         levels: Sequence[str] = ("partner",),
         every: Every = AUTO,
         store: dict[str, Any] | None = None,
+        aim: Sequence[Any] | None = None,
     ) -> dict[str, Any]:
         """From now on these keys are copied once they are in memory, when it is time. ``store`` has the
         settings of one, if it is one of the levels."""
         protected = self.protections.named(name)
-        await protected.protect(keys, copies, levels, every)
+        await protected.protect(keys, copies, levels, every, None if aim is None else Aim(*aim))
         if store is not None and self.protected.get(name) is protected:
             self.stored.open(protected, store)
         else:

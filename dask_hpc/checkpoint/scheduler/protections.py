@@ -25,13 +25,14 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
+from dask_hpc.checkpoint.scheduler.schedule import Aim, SeriesFacts
 from dask_hpc.checkpoint.scheduler.series import Series, to_copy
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import RESULTS, block_specs
 from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.checkpoint.store.versions import Commit, Versions
-from dask_hpc.checkpoint.version import DISK, STORE, KeptVersion
+from dask_hpc.checkpoint.version import DISK, PARTNER, STORE, KeptVersion
 from dask_hpc.checkpoint.worker.loaders import is_content_key, name_of
 from dask_hpc.cluster.scheduler.service import Timer
 from dask_hpc.model.errors import one_line
@@ -214,6 +215,7 @@ class StoredName(Series):
             self._coming = None
         self._learn(manifest)
         self.protected.schedule.measured(STORE, seconds)
+        self.protected.schedule.kept(STORE, monotonic() - seconds)
         for (_, place), key in version.keys.items():
             if place in self.index:
                 self._context.get(Recipes).load_instead(key)
@@ -287,6 +289,10 @@ _BATCH = 0.5
 #: seconds until copies that were not made are looked at again
 _AGAIN = 1.0
 _AT_ONCE = 1000  # keys that are looked at before others may work
+#: levels are chosen anew after so many seconds, and so much, as a share, of the time of the protection
+_SOON, _SHARE = 2.0, 0.5
+_WALKED = 10_000  # tasks whose seconds are added up
+_PRICELESS = 1e6  # seconds: what cannot be computed again
 
 
 class Protected(Series):
@@ -297,17 +303,25 @@ class Protected(Series):
         self._owners = self._placement.wishes
         self._stored = context.get(StoredResults)
         self._timer, self._fires_at = Timer(context, f"copies of {name}", self._fire), inf
+        self._looks, self._since = Timer(context, f"levels of {name}", self.look_again), monotonic()
+        #: seconds of work in what does not change, by level, once it is there
+        self._work: dict[str, float] = {}
         self._is_over = False
         #: one commit at a time, and one change of what the name means
         self._committing, self._changing = asyncio.Lock(), asyncio.Lock()
 
     async def protect(
-        self, keys: Iterable[Hashable], copies: int, levels: Sequence[str], every: Every
+        self,
+        keys: Iterable[Hashable],
+        copies: int,
+        levels: Sequence[str],
+        every: Every,
+        aim: Aim | None = None,
     ) -> None:
         """From now on these keys are copied when they are ready and it is time."""
         async with self._changing:
             chosen = dict.fromkeys(keys)
-            self.want(levels, every, chosen)
+            self.want(levels, every, chosen, aim)
             self.copies = copies
             if self.keys.keys() != chosen.keys():
                 version = KeptVersion(self, {key: key for key in chosen})
@@ -317,11 +331,48 @@ class Protected(Series):
                         version.awaited.add(key)
                 self.follow(self.begin(version))
 
-        async def plan_and_stir() -> None:
-            await self.plan()
-            self._stir()
+        self._context.do("a copy", self._plan_and_stir())
 
-        self._context.do("a copy", plan_and_stir())
+    async def _plan_and_stir(self) -> None:
+        await self.plan()
+        self._stir()
+
+    async def plan(self) -> None:
+        """Levels that are chosen are chosen anew as time passes, though nothing is copied meanwhile."""
+        await super().plan()
+        if self.schedule.aim is not None and not self._is_over:
+            self._looks.set(_SHARE * (monotonic() - self._since) + _SOON)
+
+    def look_again(self) -> None:
+        """Something has changed that levels are chosen by."""
+        if self.schedule.aim is not None and not self._is_over:
+            self._context.do("a copy", self._plan_and_stir())
+
+    def facts(self) -> SeriesFacts:
+        """What is there as a whole, and had no other version before, does not grow."""
+        found, version = super().facts(), self.newest
+        if self.number > 1:
+            self._work = {}
+        elif version is not None and not version.awaited and not self._work:
+            self._work = self._work_in(version)
+        if self._work:
+            found.grows, found.work, found.there = False, self._work, self.schedule.has
+        return found
+
+    def _work_in(self, version: KeptVersion) -> dict[str, float]:
+        """Seconds in which all workers compute it, or their others what was lost with one."""
+        scheduler, nodes = self._context.scheduler, len(self._context.nodes)
+        todo, seen, seconds = [*version.keys], set[Hashable](), 0.0
+        while todo and len(seen) < _WALKED:
+            if (key := todo.pop()) in seen or (task := compat.find_task(scheduler, key)) is None:
+                continue
+            seen.add(key)
+            if not compat.has_recipe(task):
+                return dict.fromkeys(self.schedule.levels, _PRICELESS)
+            seconds += compat.average_duration(scheduler, compat.prefix(task)) or 0.0
+            todo += [one for one in compat.dependencies(task) if not holders(self._context, one)]
+        whole = seconds / max(1, compat.threads_of(scheduler, compat.running_workers(scheduler)))
+        return {one: whole if one == STORE else whole / max(1, nodes - 1) for one in self.schedule.levels}
 
     async def commit(self) -> None:
         """Copy all that is ready of what the name means now. Returns when the copies are there."""
@@ -333,6 +384,7 @@ class Protected(Series):
         """Nothing is copied any longer, nor kept in memory. Versions of which there may be copies."""
         self._is_over = True
         self._timer.stop()
+        self._looks.stop()
         changes = self.close()
         self.follow(replace(changes, gone=[]))
         return changes.gone
@@ -369,7 +421,10 @@ class Protected(Series):
             self.follow(self.lost_base())
 
     def _stir(self) -> None:
-        """Something has changed: commit at once if all that is to be copied is there, or when it is due."""
+        """Something has changed: commit at once if all that is to be copied is there, or when it is due;
+        not if lineage alone is less dear."""
+        if self.schedule.aim is not None and PARTNER not in self.schedule.chosen:
+            return
         due = self.schedule.copies_due() - monotonic()
         version = self.target or (None if self.is_renewed else self.newest)
         if version is not None and not version.awaited:
@@ -400,13 +455,16 @@ class Protected(Series):
             version, schedule = self.target or self.base, self.schedule
             if version is None or self._is_over:
                 return
+            began = monotonic()
             await self.copy(to_copy(version))
-            if DISK in schedule.levels:
+            if DISK in schedule.chosen:
                 await self.to_disk(to_copy(version), self.name)
             is_whole = self._is_whole(version)
             if version is self.target and (is_whole or not self.is_renewed):
                 schedule.done([level for level in schedule.levels if level != STORE])
                 if is_whole:
+                    for level in {PARTNER, *schedule.chosen} - {STORE}:
+                        schedule.kept(level, began)
                     self.follow(self.copied(version))
         self._context.is_kept(self.name)
         await self.plan()

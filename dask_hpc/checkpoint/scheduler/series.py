@@ -20,7 +20,8 @@ from dask_hpc.checkpoint.scheduler.agents import Disks
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker, Made
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
-from dask_hpc.checkpoint.scheduler.schedule import Schedule
+from dask_hpc.checkpoint.scheduler.powers import powers
+from dask_hpc.checkpoint.scheduler.schedule import Aim, Schedule, SeriesFacts
 from dask_hpc.checkpoint.store.cells import VALUE, Sampler
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.items import Described
@@ -167,6 +168,9 @@ _SERIALS = count()
 class Series(SeriesState):
     """One name's."""
 
+    #: levels from which nothing is restored while the cluster lives
+    apart: frozenset[str] = frozenset()
+
     def __init__(self, context: ControllerContext, name: str, is_eager: bool = False) -> None:
         super().__init__(name, is_eager)
         self._context = context
@@ -213,15 +217,31 @@ class Series(SeriesState):
             self._news.clear()
             await self._news.wait()
 
-    def want(self, levels: Sequence[str], every: Every, keys: Iterable[Hashable]) -> None:
-        """To these levels, so often; that is what it is about."""
-        if (self.schedule.levels, self.schedule.every) != (tuple(levels), every):
+    def want(
+        self,
+        levels: Sequence[str],
+        every: Every,
+        keys: Iterable[Hashable],
+        aim: Aim | None = None,
+        nbytes: float = 0.0,
+    ) -> None:
+        """To these levels, so often; that is what it is about, or it has so many bytes."""
+        schedule = self.schedule
+        if (schedule.levels, schedule.every, schedule.aim) != (tuple(levels), every, aim):
             tasks = (compat.find_task(self._context.scheduler, key) for key in keys)
-            nbytes = float(sum(compat.size(task) for task in tasks if task is not None))
-            self.schedule = Schedule(levels, every, nbytes, self._context.failures)
+            nbytes += sum(compat.size(task) for task in tasks if task is not None)
+            self.schedule = Schedule(levels, every, nbytes, self._context.failures, aim, self.apart)
+
+    def facts(self) -> SeriesFacts:
+        """What is known of it now."""
+        weights, note = powers(self._context)
+        known = self._context.recoveries
+        return SeriesFacts(weights=weights, note=note, speed=known.speed, restore=known.restore)
 
     async def plan(self) -> None:
         """Anew, if costs, failures or the number of nodes have changed."""
+        if self.schedule.aim is not None:
+            self.schedule.facts = self.facts()
         if (found := await self.schedule.plan(max(1, len(self._context.nodes)))) is not None:
             self._context.tell("interval", f"{self.name}: {found.reason}")
 

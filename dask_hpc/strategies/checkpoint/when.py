@@ -40,11 +40,13 @@ Every = str | Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class LevelCost:
-    """Of one level: seconds of a commit, and failures per second of one node that need this level."""
+    """Of one level: seconds of a commit, failures per second of one node that need this level, and seconds
+    until work goes on from there (as long as a commit, until it was measured)."""
 
     level: str
     commit: float
     failures: float
+    restart: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def until_end(planned: When, costs: Sequence[LevelCost], nodes: int, left: float
     failures = max(1, nodes) * next(one.failures for one in costs if one.level == _STORE)
     if failures * left**2 / 4 >= max(_LEAST, *(one.commit for one in costs)):
         return planned
-    why = f"{planned.reason}; no more to the store: the {_short(left)} that are left are too short for it"
+    why = f"{planned.reason}; no more to the store: the {short(left)} that are left are too short for it"
     return replace(planned, every={**planned.every, _STORE: inf}, reason=why)
 
 
@@ -118,8 +120,8 @@ def _endless(every: Every, costs: Sequence[LevelCost], nodes: int) -> When:
         share = min(efficiency([one], Pattern(planned[one.name])) for one in levels if one.failures)
     chosen = {name: max(SHORTEST, seconds) for name, seconds in planned.items()}
     reason = (
-        f"commits {_said(chosen)} ({every}): one takes {_short(levels[0].commit)}, a failure is expected "
-        f"every {_short(1 / rate)}; {share:.1%} of the time is work"
+        f"commits {_said(chosen)} ({every}): one takes {short(levels[0].commit)}, a failure is expected "
+        f"every {short(1 / rate)}; {share:.1%} of the time is work"
     )
     return When(chosen, share, reason)
 
@@ -129,9 +131,10 @@ def _differ(old: float, new: float) -> bool:
 
 
 def _said(every: Mapping[str, float]) -> str:
-    parts = [f"to {level} every {_short(seconds)}" for level, seconds in every.items() if seconds < inf]
+    parts = [f"to {level} every {short(seconds)}" for level, seconds in every.items() if seconds < inf]
     return ", ".join(parts) or "never"
 
 
-def _short(seconds: float) -> str:
+def short(seconds: float) -> str:
+    """Two digits of a duration."""
     return show_duration(float(f"{seconds:.2g}"))
