@@ -32,6 +32,7 @@ from dask_hpc.strategies.strategy import (
     QueueStrategy,
     SizeStrategy,
     Starts,
+    TailStrategy,
     outlook_after,
 )
 
@@ -85,6 +86,8 @@ class Policy:
     placement: PlacementStrategy | None = None
     #: of tasks that read or write, and those that compute beside them
     io: IoStrategy | None = None
+    #: of slow tasks at the ends of stages, and of slow nodes
+    tail: TailStrategy | None = None
     #: of the copies that protected results have on other nodes
     checkpoint: CheckpointStrategy | None = None
     #: of the cluster itself; asked only when somebody lets us adapt it

@@ -45,6 +45,7 @@ ROOMS = {
     "in_situ": {"model", "planning", "policy", "config", "dask", "cluster"},
     "bridge": {"model", "planning", "config", "dask", "cluster"},
     "lanes": {"model", "planning", "policy", "strategies.io", "config", "dask", "cluster"},
+    "tail": {"model", "planning", "policy", "strategies.tail", "config", "dask", "cluster"},
     "simulator": {"model", "planning", "policy", "view", "strategies.checkpoint", "strategies.io", "display"},
     "view": {"model", "planning.in_situ", "policy", "dask", "cluster.scheduler"},
     "reproduce": {

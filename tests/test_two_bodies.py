@@ -131,7 +131,7 @@ def live(policy, rows, ends, failures=(), nodes=4, look=None):
     return found
 
 
-@pytest.mark.parametrize("name", ["fcfs", "easy-backfill", "conservative-backfill"])
+@pytest.mark.parametrize("name", ["fcfs", "easy-backfill", "conservative-backfill", "max-value"])
 def test_same_decisions_for_rigid_jobs(name):
     policy = Policy.load(name)
     predicted, ends = simulated(policy, RIGID)

@@ -32,7 +32,7 @@ _SIZES = ("nodes", "min_nodes", "max_nodes")
 LAYOUTS = ("block", "cyclic")
 _FIELDS = frozenset(
     ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout", "value",
-     "deadline", "soft_deadline", "commits", "login")
+     "deadline", "soft_deadline", "commits", "impure", "login")
 )  # fmt: skip
 #: a walltime that follows from past runs of that name
 AUTO = "auto"
@@ -63,8 +63,8 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     value = found.get("value", 0)
     fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
     insist(fine, f"{where}: value", value, "a number, 0 or more")
-    commits = found.get("commits", False)
-    insist(type(commits) is bool, f"{where}: commits", commits, "true, false")
+    for key in ("commits", "impure"):
+        insist(type(found.get(key, False)) is bool, f"{where}: {key}", found.get(key), "true, false")
     layout = found.get("layout", LAYOUTS[0])
     insist(layout in LAYOUTS, f"{where}: layout", layout, ", ".join(LAYOUTS))
     if found.get("walltime") == inf:

@@ -4,6 +4,7 @@ Each has a contract test in ``tests/dask/test_compat.py`` that fails with the na
 new Dask release tells us which of these to look at. Elsewhere only what Dask documents of a task is read.
 """
 
+from dask_hpc.dask.copies import *
 from dask_hpc.dask.data import *
 from dask_hpc.dask.queue import *
 from dask_hpc.dask.scheduler import *

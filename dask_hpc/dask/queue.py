@@ -145,7 +145,8 @@ def fail(scheduler: Any, errors: Mapping[Any, Exception], stimulus_id: str) -> N
 
 def in_flight(scheduler: Any) -> Iterator[tuple[Any, Any]]:
     """Every task that has been sent to a worker, with its key."""
-    return ((task.key, task) for worker in scheduler.workers.values() for task in worker.processing)
+    workers = scheduler.workers.values()
+    return ((task.key, task) for worker in workers for task in worker.processing if task.processing_on)
 
 
 def queue_order(scheduler: Any) -> list[Any]:

@@ -260,6 +260,7 @@ class TaskMover:
             task
             for task in (() if victim is None else victim.processing)
             if not (task.actor or task in victim.long_running or task in victim.executing)
+            and task.processing_on is victim  # else it stands for a run that Dask does not know of
             and (keys is None or task.key in keys)
         ]
         return victim, tasks
@@ -343,7 +344,7 @@ def replace_retirement(
 def processing(scheduler: Any, address: str) -> list[Any]:
     """Keys of the tasks that were sent to a worker and have not ended: waiting, running or seceded."""
     worker = scheduler.workers.get(address)
-    return [task.key for task in worker.processing] if worker else []
+    return [task.key for task in worker.processing if task.processing_on] if worker else []
 
 
 def has_actors(scheduler: Any, address: str) -> bool:

@@ -29,14 +29,17 @@ from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
 from dask_hpc.strategies.queue.easy_backfill import EasyBackfill, EasySjbf
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.flexible_backfill import FlexibleBackfill
+from dask_hpc.strategies.queue.max_value import MaxValue
 from dask_hpc.strategies.queue.moldable import Moldable
 from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
+from dask_hpc.strategies.queue.random_order import RandomOrder
 from dask_hpc.strategies.queue.slack import Slack
 from dask_hpc.strategies.queue.window_backfill import WindowBackfill
 from dask_hpc.strategies.size.demand import Demand
+from dask_hpc.strategies.tail.backup_tasks import BackupTasks
 
 _OURS: tuple[Any, ...] = (
-    Fcfs, Sjf, Ljf, Area, Priority, Slack,  # in order of something
+    Fcfs, Sjf, Ljf, Area, Priority, Slack, MaxValue, RandomOrder,  # in order of something
     EasyBackfill, EasySjbf, WindowBackfill, FlexibleBackfill, ConservativeBackfill,  # with overtaking
     Moldable, MalleableEasyQueue, MalleableEasy,  # on other sizes than asked for
     IoAwareQueue, IoAware,  # by balance of I/O
@@ -50,13 +53,15 @@ _OURS: tuple[Any, ...] = (
     PowerCorridor,  # within bounds of power
     InSitu,  # in situ pipelines
     IoLanes,  # what reads at the same time, and beside what
+    BackupTasks,  # what runs twice
     AgentRule,  # where copies of results are kept
     Demand,  # how many nodes there are at all
 )  # fmt: skip
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue", "malleability", "nodes", "failure", "lending", "power", "placement", "io", "checkpoint", "size",
+    "queue", "malleability", "nodes", "failure", "lending", "power", "placement", "io", "tail", "checkpoint",
+    "size",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from dask_hpc.planning.in_situ.back_pressure import SlowWish
 from dask_hpc.planning.in_situ.partition import PipelineView, Placement
 from dask_hpc.strategies.checkpoint.agents import AgentNode, Direct, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.strategies.io.lane_view import IoView, LaneLimit, Mix, Next
+from dask_hpc.strategies.tail.tail_view import BackupCopy, TailView
 
 Starts = Sequence[Start]
 Resizes = Sequence[Resize]
@@ -195,6 +196,26 @@ class IoStrategy(Strategy, Protocol):
 
     def next_of(self, mix: Mix) -> Next:
         """Which of two tasks goes next, a read or another, and to which node if it is the read."""
+
+
+class TailStrategy(Strategy, Protocol):
+    """What is done about slow tasks at the end of a stage, and about slow nodes."""
+
+    concern: ClassVar[str] = "tail"
+
+    @property
+    def slow(self) -> float:
+        """How many times as long as elsewhere tasks take on a node that is named slow."""
+        return 2.5
+
+    @property
+    def hold(self) -> bool:
+        """Whether slow nodes are held."""
+        return False
+
+    def decide(self, view: TailView, memory: Any) -> tuple[Sequence[BackupCopy], Any]:
+        """The tasks that run a second time elsewhere, and what to remember. Asked again and again while
+        threads have nothing to do and no task waits for one."""
 
 
 class CheckpointStrategy(Strategy, Protocol):

@@ -76,6 +76,7 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
         "power": "none",
         "placement": "none",
         "io": "none",
+        "tail": "none",
         "checkpoint": "none",
         "size": "demand",
     }

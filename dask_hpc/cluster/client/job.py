@@ -49,6 +49,7 @@ def job(
     soft_deadline: float | str | None = None,
     value: float | None = None,
     commits: bool | None = None,
+    impure: bool | None = None,
     on_resize: OnChange | None = None,
     window: float | str | None = None,
     client: Client | None = None,
@@ -63,12 +64,15 @@ def job(
     that look at them.
 
     ``deadline`` ("6h", from now on) is when its results are worth nothing any more, ``soft_deadline`` until
-    when they are worth all of their ``value``: for policies that look at them, such as ``slack``. A job that
-    misses its deadline is not stopped; it is said in the story.
+    when they are worth all of their ``value``: for policies that look at them, such as ``slack`` and
+    ``max-value``. A job that misses its deadline is not stopped; it is said in the story.
 
     ``commits`` says of a job of kind "moldable" that its program can go on from what it has committed
     (``Checkpoint``, ``protect``) on another number of nodes: a policy such as ``restart-malleable`` may give
     it one while it runs, after a commit.
+
+    ``impure`` says that its tasks do more than to give results (send a message, append to a file): no policy
+    has one of them run on two workers at a time. ``dask.annotate(impure=True)`` says so of some tasks.
 
     ``layout`` says how the arrays that it persists are laid out anew on its nodes at every change of its
     size: "block" (runs of neighbouring chunks) or "cyclic" (chunks in turn), along the dimension with the
@@ -107,6 +111,7 @@ def job(
         soft_deadline=soft_deadline,
         value=value,
         commits=commits,
+        impure=impure,
         login=login(),
     )
     where = f"job {shown(name)}"

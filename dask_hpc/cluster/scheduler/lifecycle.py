@@ -192,7 +192,7 @@ class Lifecycle:
                 del self.not_offered[job]
                 waiting.add(job.model, job.arrival, job.ahead)
                 if job.arrival < self._last_offered:
-                    # Not at the tail: what a policy remembers of this queue is worth nothing now.
+                    # Not at the end: what a policy remembers of this queue is worth nothing now.
                     self._context.indices.revision += 1
                 self._last_offered = max(self._last_offered, job.arrival)
 
