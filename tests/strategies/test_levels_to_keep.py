@@ -239,8 +239,8 @@ def fixed(commit, mtbf):
 def test_who_learns_is_hardly_worse_than_who_knows(mtbf, commit):
     """Deaths that come before any was seen are what learning costs; commits that are dear cost too much to be
     made on suspicion."""
-    seeds = range(24)
+    seeds = range(5000, 5048)  # other deaths than those with which what is expected at first was chosen
     ways = fixed(commit, mtbf).values()
     best = min(fmean(ran(way, mtbf, seed, commit) for seed in seeds) for way in ways)
     found = fmean(ran(chosen(commit), mtbf, seed, commit) for seed in seeds)
-    assert found <= best * (1.01 if mtbf is None else 1.1 if commit < 1 else 1.2)
+    assert found <= best * (1.02 if mtbf is None else 1.1)

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import pickle
 import random
+import tempfile
 import time
 from unittest import mock
 
+import dask
 import dask.array as da
 import distributed.utils
 import numpy as np
@@ -107,5 +109,10 @@ def run(virtual_cluster, levels, mtbf, seed, steps=60, copies=0.0):
             if killing is not None:
                 killing.cancel()
 
-    with copies_that_take(copies):
+    # virtual workers have no directory of their own
+    with (
+        tempfile.TemporaryDirectory() as disk,
+        dask.config.set({"hpc.checkpoint.disk": disk}),
+        copies_that_take(copies),
+    ):
         return virtual_cluster(main, seed, workers=WORKERS, until=_LIMIT)
