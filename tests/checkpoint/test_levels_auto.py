@@ -13,6 +13,7 @@ from test_protect import controller, dies
 
 import dask_hpc
 from dask_hpc import config
+from dask_hpc.checkpoint.client.loop import Due
 from dask_hpc.checkpoint.scheduler import powers as powers_module
 from dask_hpc.checkpoint.scheduler import schedule as schedules
 from dask_hpc.checkpoint.scheduler.powers import powers
@@ -196,3 +197,29 @@ async def test_with_a_store_the_end_is_there_and_nothing_before(c, s, *workers, 
             told = await ck.stats()
     assert told.versions == {"store": 3} and told.commits == 1
     assert "nobody knows what the nodes draw" in told.why
+
+
+@three
+async def test_a_plan_that_takes_long_is_not_waited_for(c, s, *workers):
+    """It is heard of when the program looks again; who has much time between two looks waits."""
+    about = {"levels": ["partner"], "every": "auto", "aim": ["time", True], "name": "x"}
+    async with dask_hpc.Checkpoint("x", levels="auto", client=c):
+        ours, planned = controller(s), asyncio.Event()
+        plan = ours.commits.series["x"].plan
+
+        async def late():
+            await planned.wait()
+            await plan()
+
+        ours.commits.series["x"].plan = late
+        assert (await ours.commits.look(**about, patience=0.0))["every"] is None
+        assert (await ours.commits.look(**about, patience=0.001))["every"] is None
+        planned.set()
+        assert (await ours.commits.look(**about, patience=60.0))["every"] == {"partner": inf}
+
+
+def test_an_answer_is_waited_for_a_thousandth_of_an_iteration():
+    due = Due("auto", asks=True)
+    assert due.patience == 0.0
+    due.iterated(20.0)
+    assert due.patience == pytest.approx(0.02)

@@ -35,8 +35,9 @@ _CARE = 1.5
 _RESERVE = 2.0
 #: so many times as much may be left as was thought, before one commits to have it planned anew
 _AGAIN = 2.0
-#: seconds between two questions how often to commit to which levels
-_ASKS = 1.0
+#: seconds between two questions how often to commit to which levels, and the share of an iteration that an
+#: answer is waited for
+_ASKS, _PATIENCE = 1.0, 0.001
 
 
 @dataclass
@@ -133,6 +134,11 @@ class Due:
             return False
         self._asked_at = now
         return True
+
+    @property
+    def patience(self) -> float:
+        """Seconds that it may take to be told another plan."""
+        return _PATIENCE * (self._pace or 0.0)
 
     @property
     def keeps_nothing(self) -> bool:

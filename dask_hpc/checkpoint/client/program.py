@@ -359,6 +359,7 @@ class Checkpoint:
                 aim=self._aim,
                 nbytes=float(sum(getattr(one, "nbytes", 0) for one in self._values.values())),
                 seconds_left=self.due.seconds_left(self.step),
+                patience=self.due.patience,
             )
             if told["every"] is not None:
                 self.due.plan(told["every"], told["why"])

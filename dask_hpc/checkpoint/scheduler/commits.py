@@ -63,6 +63,8 @@ class Program(Series):
         #: since when versions go to the store past the agents, if so, and why
         self._direct: Direct | None = None
         self._why_direct = ""
+        #: a plan that is being made
+        self._planning: asyncio.Task[None] | None = None
 
     def opened(self) -> dict[str, Any]:
         answer: dict[str, Any] = {"nodes": list(node_names(self._context)), "version": None}
@@ -101,12 +103,21 @@ class Program(Series):
         return {"number": version.number, "stats": self.as_plain()}
 
     async def look(
-        self, levels: Sequence[str], every: Every, seconds_left: float, aim: Aim, nbytes: float
+        self,
+        levels: Sequence[str],
+        every: Every,
+        seconds_left: float,
+        aim: Aim,
+        nbytes: float,
+        patience: float,
     ) -> dict[str, Any]:
-        """What the program is to do from now on, with so much left and so many bytes to be kept."""
+        """What the program is to do from now on, with so much left and so many bytes to be kept. It waits
+        for a new plan for so many seconds; what takes longer it hears when it looks again."""
         self.want(levels, every, (), aim, nbytes)
         self._is_each, self.schedule.left = False, seconds_left
-        await self.plan()
+        if self._planning is None or self._planning.done():
+            self._planning = self._context.do("a plan", self.plan())
+        await asyncio.wait([self._planning], timeout=patience)
         return self.plain_plan()
 
     async def arrived(self, number: int) -> dict[str, Any]:
@@ -405,9 +416,10 @@ class Commits:
         aim: Sequence[Any],
         nbytes: float = 0.0,
         seconds_left: float = inf,
+        patience: float = inf,
     ) -> dict[str, Any]:
         """How often a program commits to which levels from now on: see ``Program.look``."""
-        return await self.series[name].look(levels, every, seconds_left, Aim(*aim), nbytes)
+        return await self.series[name].look(levels, every, seconds_left, Aim(*aim), nbytes, patience)
 
     async def settled(self, name: str, number: int) -> dict[str, Any]:
         """Answers when a version is where it was to be, or cannot be."""
