@@ -96,7 +96,7 @@ class _SpreadWay(PatternWay):
             square[-1, -1] += 2 * lost * self._restart.sum() + self._restart_squared
         first = weights.computing * work + weights.commits * commit
         # the number of failures varies, too
-        spread = failures * square + failures**2 * np.outer(mean, mean)
+        spread = failures * square + failures * failures * np.outer(mean, mean)
 
         variance = np.zeros(self.size)
         variance[1:own] = failures * self._reached

@@ -5,14 +5,11 @@ Both are computed exactly by ``planning.interval`` (003 digest, 2.6 and 2.11), n
 """
 
 from collections.abc import Sequence
-from math import inf
 
 from dask_hpc.planning.interval import TIME, Level, Pattern, best_pattern, energy_weights, parts, run_time
 from dask_hpc.planning.interval.spread import deviation
 from dask_hpc.planning.resilience.hardware import PLACES, Case
 from dask_hpc.planning.resilience.prospect import CAUTION, Objective, Prospect, Spending
-
-_ENDLESS = 1e100  # times the work
 
 
 def restart(case: Case, objective: Objective = "time") -> Prospect:
@@ -44,7 +41,7 @@ def _best(protocol: str, case: Case, levels: Sequence[Level], objective: Objecti
 
     def steadier(pattern: Pattern) -> float:
         time = run_time(levels, pattern, work)
-        return work / (time + CAUTION * _spread(levels, pattern, work, time))
+        return work / (time + CAUTION * deviation(levels, pattern, work))
 
     chosen = steadier if objective == "steady" else None
     return _prospect(protocol, case, levels, best_pattern(levels, work, weights, chosen))
@@ -68,10 +65,5 @@ def _prospect(protocol: str, case: Case, levels: Sequence[Level], pattern: Patte
             spent.failed_restarts,
             spent.recomputation,
         ),
-        deviation=_spread(levels, followed, work, spent.total),
+        deviation=deviation(levels, followed, work),
     ).settled()
-
-
-def _spread(levels: Sequence[Level], pattern: Pattern, work: float, time: float) -> float:
-    """Of what nobody waits for there is none: its square is no number."""
-    return deviation(levels, pattern, work) if time < _ENDLESS * work else inf

@@ -304,4 +304,7 @@ def test_the_spread_is_that_of_one_interval_after_the_other(setting):
 def test_what_never_ends_never_ends():
     levels = [Level("store", 1e5, 1e5, 1.0)]
     assert deviation(levels, Pattern(1e5)) == inf == cost(levels, Pattern(1e5), weights=WATTS)
+    # its mean is a number yet, and the square of that is none
+    assert cost([Level("store", 1.0, 1.0, 0.9)], Pattern(400.0)) < inf
+    assert deviation([Level("store", 1.0, 1.0, 0.9)], Pattern(400.0)) == inf
     assert deviation([Level("store", 1.0, 1.0, 0.0)], Pattern(10), 1000) == 0
