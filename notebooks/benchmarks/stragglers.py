@@ -182,6 +182,7 @@ def pairs(
                     seconds[one] = in_steps(client, *how, clock=clock)
                 sleep(0.5)  # what computes in vain ends
             found.append(seconds["plain"] / seconds["ours"])
+            tell(f"pair {run + 1} of {runs}: {found[-1]:.3f}")
     return Ratio(median(found), min(found), max(found))
 
 
@@ -202,7 +203,15 @@ def named(times: float, tasks: int, runs: int, loops: int) -> tuple[int, int]:
             names = {name for row in story if row["decision"] == "slow-node" for name in row["nodes"]}
             right += node in names
             wrong += bool(names - {node})
+            tell(
+                f"run {run + 1} of {runs}: {', '.join(sorted(names)) or 'nobody'} named; slow: {node or 'nobody'}"
+            )
     return right, wrong
+
+
+def tell(text: str) -> None:
+    """How far it is."""
+    print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def experiments(runs: int) -> dict[str, tuple[str, Callable[[], str]]]:
