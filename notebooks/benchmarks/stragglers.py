@@ -203,9 +203,8 @@ def named(times: float, tasks: int, runs: int, loops: int) -> tuple[int, int]:
             names = {name for row in story if row["decision"] == "slow-node" for name in row["nodes"]}
             right += node in names
             wrong += bool(names - {node})
-            tell(
-                f"run {run + 1} of {runs}: {', '.join(sorted(names)) or 'nobody'} named; slow: {node or 'nobody'}"
-            )
+            said = ", ".join(sorted(names)) or "nobody"
+            tell(f"run {run + 1} of {runs}: {said} named; slow: {node or 'nobody'}")
     return right, wrong
 
 
