@@ -73,6 +73,28 @@ def test_a_death_brings_copies_and_the_end_of_the_run_ends_them(monkeypatch):
     assert asyncio.run(one.plan(4)).every == {"partner": inf, "store": inf}
 
 
+def test_what_is_at_risk_is_what_came_after_the_newest_version_that_serves(monkeypatch):
+    clock = Clock(monkeypatch)
+    one = of()
+    clock.now += 30
+    one.kept("store", clock.now)
+    assert one.at_risk() == {"partner": 30.0, "store": 0.0}, "nothing is restored from there while it lives"
+    one.kept("partner", clock.now - 10)
+    one.kept("partner", clock.now - 20)  # a version that took longer to get there
+    assert one.at_risk() == {"partner": 10.0, "store": 0.0}
+
+
+def test_nobody_is_told_what_is_no_other_plan(monkeypatch):
+    Clock(monkeypatch)
+    one = of()
+    one.left = 1e6
+    assert asyncio.run(one.plan(4)) is not None
+    before = one.planned
+    one.left = 2e6
+    assert asyncio.run(one.plan(4)) is None
+    assert one.planned.losses != before.losses, "it was weighed again"
+
+
 def test_levels_that_were_said_stay_whatever_the_objective(monkeypatch):
     Clock(monkeypatch)
     one = of(objective="energy", chooses=False)

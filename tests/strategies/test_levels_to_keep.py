@@ -161,13 +161,50 @@ def test_energy_makes_commits_more_frequent_where_they_draw_less():
     assert energy.efficiency > time.efficiency and one.weights == TIME
 
 
-def test_a_choice_stays_unless_another_is_better_by_more_than_a_little():
-    one = stake((1.0, 1.0), (HOUR, 50 * HOUR), left=100 * HOUR)
-    best, second = which(one).losses[:2]
-    assert which(one, now=best.levels).levels == best.levels
-    if second.per_hour < best.per_hour * 1.02:
-        assert which(one, now=second.levels).levels == second.levels
-    assert which(one, now=()).levels == best.levels
+@pytest.mark.parametrize(("share", "stays"), [(1.01, True), (1.1, False)])
+def test_a_choice_stays_unless_another_is_better_by_more_than_a_little(share, stays):
+    def lost(commit):
+        found = stake((1.0, commit), (HOUR, inf), left=100 * HOUR, among=(("partner",), ("store",)))
+        return found, {one.levels: one.per_hour for one in which(found).losses}
+
+    low, high = 1.0, 10.0  # of a commit to the store: what is lost with it grows
+    for _ in range(40):
+        middle = (low + high) / 2
+        _, losses = lost(middle)
+        low, high = (middle, high) if losses["store",] < share * losses["partner",] else (low, middle)
+    found, losses = lost(low)
+    assert losses["store",] == pytest.approx(share * losses["partner",], rel=1e-3)
+    assert which(found).levels == which(found, now=("partner",)).levels == ("partner",)
+    assert which(found, now=("store",)).levels == (("store",) if stays else ("partner",))
+
+
+def test_what_is_at_risk_until_the_next_commit_is_charged():
+    """As long as that does not come, a failure costs what is at risk, beside what it costs anyway."""
+    none, some = (stake((5.0,), (HOUR,), at_risk=one, left=1000 * HOUR) for one in (0.0, 60.0))
+    before, after = (which(one).losses[0] for one in (none, some))
+    assert before.levels == after.levels == ("partner",) and after.every["partner"] > 60.0
+    charged = (after.per_hour - before.per_hour) * 1000
+    assert charged == pytest.approx(60 * (after.every["partner"] - 60) / HOUR, rel=1e-3)
+
+
+def test_of_levels_apart_what_is_at_risk_is_the_most():
+    """A program's store is newer than what its partners have: a process that dies costs that all the same."""
+    one = stake((5.0, 6.0), (HOUR, DAY), left=100 * HOUR, among=(("partner", "store"),), apart=APART)
+    newer, neither = (replace(one, at_risk={"partner": 200.0, "store": of}) for of in (1.0, 200.0))
+    assert which(newer).losses == which(neither).losses != which(one).losses
+
+
+def test_nodes_fail_each_for_itself():
+    one = stake(left=10 * HOUR)
+    four = replace(one, costs=tuple(replace(level, failures=4 * level.failures) for level in one.costs))
+    assert which(replace(one, nodes=4)).losses == which(four).losses
+
+
+def test_a_restart_takes_no_less_long_where_many_compute_again():
+    still = stake(commits=(10.0,), mtbfs=(HOUR,), left=10 * HOUR, grows=False, there=frozenset({"partner"}))
+    assert which(replace(still, speed=4.0)).losses[0].per_hour == pytest.approx(
+        which(still).losses[0].per_hour
+    )
 
 
 def test_reasons_name_what_was_chosen_and_the_next_best():
