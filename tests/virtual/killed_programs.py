@@ -1,23 +1,16 @@
 """A program of so many steps on a virtual cluster whose workers are killed at random, kept in one way."""
 
 import asyncio
-import contextlib
-import pickle
 import random
 import tempfile
 import time
-from unittest import mock
 
 import dask
 import dask.array as da
-import distributed.utils
 import numpy as np
-from distributed import Reschedule, get_worker, wait
+from distributed import wait
 
 import dask_hpc
-from dask_hpc.checkpoint.worker import loaders
-from dask_hpc.checkpoint.worker.agent import Agent
-from dask_hpc.dask import Portable
 
 WORKERS = 4
 _AWAY = 1.0  # seconds until another worker takes the place of one that was killed
@@ -27,41 +20,6 @@ _LIMIT = 3600.0
 def step(block, seconds=1.0):
     time.sleep(seconds)
     return block + 1
-
-
-async def _load(self, key):
-    """What ``CopyLoader`` does in a thread, which would wait for ever for a loop that waits for it."""
-    try:
-        return (await loaders._fetch(get_worker(), key)).value()
-    except loaders._NoCopy as error:
-        await get_worker().scheduler.hpc_checkpoint_no_copy(key=key, why=str(error))
-        raise Reschedule from None
-
-
-def _is_coroutine(function):
-    if isinstance(function, Portable):
-        return isinstance(pickle.loads(function._blob), loaders.CopyLoader)
-    return asyncio.iscoroutinefunction(function)
-
-
-@contextlib.contextmanager
-def copies_that_take(seconds):
-    """Copies can be loaded on a virtual cluster; one takes so long to be made, and to be loaded."""
-
-    def slow(work):
-        async def slowly(*args, **kwargs):
-            await asyncio.sleep(seconds)
-            return await work(*args, **kwargs)
-
-        return slowly
-
-    with (
-        mock.patch.object(loaders.CopyLoader, "__call__", _load),
-        mock.patch.object(loaders, "_fetch", slow(loaders._fetch)),
-        mock.patch.object(Agent, "take", slow(Agent.take)),
-        mock.patch.object(distributed.utils, "iscoroutinefunction", _is_coroutine),
-    ):
-        yield
 
 
 async def _kill(cluster, mtbf, seed):
@@ -95,7 +53,7 @@ async def _program(cluster, client, steps, levels):
     return took, told
 
 
-def run(virtual_cluster, levels, mtbf, seed, steps=60, copies=0.0):
+def run(virtual_cluster, levels, mtbf, seed, steps=60):
     """Virtual seconds that it takes, and what the program was told of its commits. ``levels``: None is plain
     Dask."""
 
@@ -110,9 +68,5 @@ def run(virtual_cluster, levels, mtbf, seed, steps=60, copies=0.0):
                 killing.cancel()
 
     # virtual workers have no directory of their own
-    with (
-        tempfile.TemporaryDirectory() as disk,
-        dask.config.set({"hpc.checkpoint.disk": disk}),
-        copies_that_take(copies),
-    ):
+    with tempfile.TemporaryDirectory() as disk, dask.config.set({"hpc.checkpoint.disk": disk}):
         return virtual_cluster(main, seed, workers=WORKERS, until=_LIMIT)

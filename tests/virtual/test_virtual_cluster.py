@@ -15,6 +15,7 @@ import distributed
 import pytest
 from distributed import get_worker
 from distributed.comm import inproc
+from distributed.utils import sync
 from virtual_clock import NothingHappens
 
 import dask_hpc
@@ -28,6 +29,45 @@ def slept(seconds, x=None):
 def where(seconds):
     time.sleep(seconds)
     return get_worker().name
+
+
+async def later(seconds):
+    await asyncio.sleep(seconds)
+    return get_worker().name
+
+
+def asks_in_between(seconds):
+    """Waits for the loop, in the midst of it."""
+    time.sleep(seconds)
+    begun = time.monotonic()
+    name = sync(get_worker().loop, later, 5.0)
+    waited = time.monotonic() - begun
+    time.sleep(seconds)
+    return name, get_worker().name, waited
+
+
+def test_a_task_that_waits_for_the_loop_stands_still(virtual_cluster):
+    async def main(cluster):
+        client = await cluster.client()
+        begun = cluster.time()
+        asked = client.map(asks_in_between, [2.0, 3.0], workers=["w0", "w1"], pure=False)
+        return await client.gather(asked), cluster.time() - begun
+
+    found, took = virtual_cluster(main, workers=2)
+    assert {name for name, _, _ in found} == {"w0", "w1"} and took == pytest.approx(11, abs=0.1)
+    assert all(name == other and waited == pytest.approx(5.0) for name, other, waited in found)
+
+
+def test_a_task_that_waits_when_its_worker_is_killed_runs_elsewhere(virtual_cluster):
+    async def main(cluster):
+        client = await cluster.client()
+        future = client.submit(asks_in_between, 2.0, workers=["w0"], allow_other_workers=True)
+        await asyncio.sleep(4.0)
+        cluster.kill("w0")
+        return await future, cluster.time()
+
+    (name, other, _), took = virtual_cluster(main, workers=3)
+    assert name == other != "w0" and 4 + 9 < took < 4 + 9.2
 
 
 @pytest.mark.slow

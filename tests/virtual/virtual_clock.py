@@ -2,7 +2,8 @@
 
 When nothing is ready, time jumps to the next timer. There are no threads, no sockets and no signals: if there
 is no timer either, nothing will ever happen again, and that is an error. What a task does in a thread
-elsewhere is done here at once, and what it gave arrives after the seconds it said it sleeps.
+elsewhere is done here at once, and what it gave arrives after the seconds it said it sleeps. If it waits for
+the loop (Dask's ``sync``), it stands still until that is done: each such thread is a greenlet.
 
 Everything that belongs to one process of a real cluster runs in a context that names it (``PROCESS``). So a
 process can be killed: nothing of it happens any more, not even what its code would do to clean up.
@@ -19,6 +20,10 @@ import threading
 import time
 import uuid
 from contextvars import ContextVar, copy_context
+
+from distributed.utils import sync as _real_sync
+from distributed.worker import thread_state
+from greenlet import GreenletExit, getcurrent, greenlet
 
 #: of which process of the cluster the code that runs is a part
 PROCESS = ContextVar("process", default="main")
@@ -67,6 +72,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.numbers = itertools.count()
         self.dead = set()
         self._remains = []
+        #: virtual threads that stand still
+        self.still = {}
         selector = _NoFiles()
         selector.jump = self._jump
         super().__init__(selector)
@@ -124,16 +131,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._remains += gone  # or their code would clean up when they are collected
 
     def bury(self):
-        """Let go of what killed processes left; their code does not run."""
+        """Let go of what killed processes left; their code does not run, but for what threads of theirs that
+        stand still do at their end: they would keep all they know for ever."""
+        for thread in list(self.still):
+            thread.end()
         self._remains.clear()
 
     def run_in_executor(self, executor, function, *args):
         """Done at once, and known after as long as it says it sleeps."""
         future = self.create_future()
-        slowness = executor.slowness if isinstance(executor, VirtualThreadPoolExecutor) else 1.0
-        value, error, seconds = _VIRTUAL.took(slowness, function, *args)
+        is_virtual = isinstance(executor, VirtualThreadPoolExecutor)
 
-        def deliver():
+        def deliver(value, error):
             if future.done():
                 return
             if error is None:
@@ -141,10 +150,76 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             else:
                 future.set_exception(error)
 
-        if isinstance(executor, VirtualThreadPoolExecutor):
-            executor.busy_until = max(executor.busy_until, self._now + seconds)
-        self.call_later(seconds, deliver)
+        def ended(thread, value, error):
+            if is_virtual:
+                executor.busy_until = max(executor.busy_until, self._now + thread.ahead)
+            self.call_later(thread.ahead, deliver, value, error)
+
+        _VirtualThread(self, executor.slowness if is_virtual else 1.0, (function, *args), ended).go_on()
         return future
+
+
+class _VirtualThread:
+    """A call off the loop. ``ahead`` are the seconds that it has slept since it last stood still, each
+    ``slowness`` times as long as it said; ``ended`` hears what it gave or raised."""
+
+    def __init__(self, loop, slowness, call, ended):
+        self.ahead, self.slowness = 0.0, slowness
+        self._loop, self._call, self._ended = loop, call, ended
+        self._knows, self._is_over = {}, False
+        self._greenlet = greenlet(self._run)
+        self._greenlet.gr_context = copy_context()
+
+    def _run(self):
+        function, *args = self._call
+        value = error = None
+        try:
+            value = function(*args)
+        except BaseException as raised:
+            error = raised
+        if not self._is_over:
+            self._ended(self, value, error)
+
+    def go_on(self):
+        """Until it ends, or waits for the loop."""
+        self._switch()
+
+    def end(self):
+        """Its process was killed."""
+        self._is_over = True
+        self._switch(GreenletExit)
+
+    def _switch(self, error=None):
+        self._loop.still.pop(self, None)
+        before, _VIRTUAL.running = _VIRTUAL.running, self
+        known = vars(thread_state)  # what Dask knows of a thread: the task that runs there
+        of_this_thread = dict(known)
+        known.clear()
+        known.update(self._knows)
+        self._greenlet.parent = getcurrent()
+        try:
+            self._greenlet.switch() if error is None else self._greenlet.throw(error)
+        finally:
+            _VIRTUAL.running = before
+            self._knows = dict(known)
+            known.clear()
+            known.update(of_this_thread)
+
+    def wait_for(self, work):
+        """What a coroutine function gives, which begins when this has slept."""
+        if self._is_over:
+            raise GreenletExit
+
+        async def late():
+            await asyncio.sleep(self.ahead)
+            self.ahead = 0.0
+            return await work()
+
+        task = self._loop.create_task(late())
+        task.add_done_callback(lambda task: self.go_on())
+        self._loop.still[self] = None
+        self._greenlet.parent.switch()
+        return task.result()
 
 
 class VirtualThreadPoolExecutor:
@@ -171,34 +246,20 @@ class _Virtual:
         self.seed = 0
         #: by module: where its ids come from
         self.ids = {}
-        #: seconds that the function which runs in a virtual thread has slept so far
-        self.ahead = None
-        self.slowness = 1.0
+        #: the virtual thread whose function runs, if one does
+        self.running = None
 
     def is_here(self):
         return self.loop is not None and threading.get_ident() == self.thread
 
     def now(self):
-        return self.loop.time() + (self.ahead or 0.0)
+        return self.loop.time() + (0.0 if self.running is None else self.running.ahead)
 
     def sleep(self, seconds):
-        if self.ahead is None:
+        if self.running is None:
             self.loop.pass_time(seconds)
         else:
-            self.ahead += seconds * self.slowness
-
-    def took(self, slowness, function, *args):
-        """What a function gives, what it raises, and for how many seconds it would have run."""
-        before = self.ahead, self.slowness
-        self.ahead, self.slowness = 0.0, slowness
-        value = error = None
-        try:
-            value = function(*args)
-        except BaseException as raised:
-            error = raised
-        seconds = self.ahead
-        self.ahead, self.slowness = before
-        return value, error, seconds
+            self.running.ahead += seconds * self.running.slowness
 
 
 _VIRTUAL = _Virtual()
@@ -245,6 +306,16 @@ def virtual_sleep(seconds):
         _REAL["sleep"](seconds)
 
 
+def virtual_sync(loop, function, *args, callback_timeout=None, **kwargs):
+    if not _VIRTUAL.is_here() or _VIRTUAL.running is None:
+        return _real_sync(loop, function, *args, callback_timeout=callback_timeout, **kwargs)
+
+    async def work():
+        return await asyncio.wait_for(function(*args, **kwargs), callback_timeout)
+
+    return _VIRTUAL.running.wait_for(work)
+
+
 def _ids():
     """For the module that asks: what one of them keeps from an earlier run does not change the others'."""
     name = sys._getframe(2).f_globals["__name__"]
@@ -286,6 +357,7 @@ _REPLACED = {
     _REAL["process_time"]: virtual_process_time,
     _REAL["thread_time"]: virtual_thread_time,
     _REAL["sleep"]: virtual_sleep,
+    _real_sync: virtual_sync,
     _REAL_UUID4: seeded_uuid4,
     _REAL_UUID1: seeded_uuid1,
     _REAL_BYTES: seeded_bytes,
@@ -329,7 +401,7 @@ def in_virtual_time(loop, seed):
     random.seed(seed)
     _VIRTUAL.loop, _VIRTUAL.thread = loop, threading.get_ident()
     _VIRTUAL.seed, _VIRTUAL.ids = seed, {}
-    _VIRTUAL.ahead, _VIRTUAL.slowness = None, 1.0
+    _VIRTUAL.running = None
     try:
         yield
     finally:

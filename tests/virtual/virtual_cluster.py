@@ -12,8 +12,10 @@
 A task's length is what it sleeps (``time.sleep``), which costs nothing. Two runs of a seed are the same to
 the last message if strings hash alike, that is in processes with ``PYTHONHASHSEED=0``: see ``Record``.
 
-What is not there: threads (a task may not wait for another), real files and sockets, the profiler, spilling,
-pauses for want of memory, the dashboard.
+A task may also wait for what the loop does (Dask's ``sync``); then it stands still.
+
+What is not there: threads, real files and sockets, the profiler, spilling, pauses for want of memory, the
+dashboard; and what Dask has once in a process is one for all, so tasks have no clients of their own.
 """
 
 import asyncio
