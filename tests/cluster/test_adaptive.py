@@ -279,8 +279,8 @@ def test_a_batch_job_that_is_killed_is_noticed_and_replaced():
     with batch_cluster(2, 2) as cluster, Client(cluster) as client, malleable(cluster) as manager:
         cluster.adapt(minimum_jobs=2, maximum_jobs=2, interval="200ms")
         client.wait_for_workers(4, timeout=30)
-        first = set(cluster.workers)
-        victim = sorted(first)[0]
+        client.sync(async_poll_for, lambda: len(cluster.workers) == 2, 30)  # the cluster hears of them later
+        victim = min(cluster.workers)
         futures = client.map(napping(0.1), range(40), pure=False)
         os.kill(cluster.workers[victim].process.pid, signal.SIGKILL)
         assert client.gather(futures) == list(range(40))
