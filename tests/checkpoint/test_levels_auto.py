@@ -84,6 +84,31 @@ def test_what_is_at_risk_is_what_came_after_the_newest_version_that_serves(monke
     assert one.at_risk() == {"partner": 10.0, "store": 0.0}
 
 
+def test_what_took_long_to_weigh_is_weighed_again_later_unless_somebody_dies(monkeypatch):
+    clock = Clock(monkeypatch)
+    one, weigh = of(), schedules.which
+
+    def slowly(*stake):
+        clock.now += 0.1
+        return weigh(*stake)
+
+    monkeypatch.setattr(schedules, "which", slowly)
+    one.left = 1e3
+    asyncio.run(one.plan(4))
+    first = one.planned
+    clock.now += 19
+    one.left = 1e4
+    asyncio.run(one.plan(4))
+    assert one.planned is first
+    clock.now += 2
+    asyncio.run(one.plan(4))
+    assert one.planned is not first
+    second = one.planned
+    one.failures.seen("partner")
+    asyncio.run(one.plan(4))
+    assert one.planned is not second
+
+
 def test_nobody_is_told_what_is_no_other_plan(monkeypatch):
     Clock(monkeypatch)
     one = of()

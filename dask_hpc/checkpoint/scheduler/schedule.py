@@ -107,6 +107,10 @@ class Recoveries:
         self.restore = seconds if self.restore is None else self.restore + _NEWEST * (seconds - self.restore)
 
 
+#: so many times as long as weighing took, nothing is weighed unless somebody died: the scheduler waits for it
+_RESTS = 200
+
+
 @dataclass(frozen=True, slots=True)
 class Aim:
     """Least time or energy is to be lost, with levels that are chosen for it or with those that were said."""
@@ -160,6 +164,7 @@ class Schedule:
         #: when what each level has was made
         self._kept: dict[str, float] = {}
         self._stake: Stake | None = None
+        self._rests_until = 0.0
         #: a version that is only in the store is a program's: what is protected is written when it is copied
         self._possible = tuple(one for one in sets(levels) if apart or not one or PARTNER in one)
         #: when the next commit to each level is due, by the process's clock
@@ -211,10 +216,15 @@ class Schedule:
             facts.weights if aim.objective == ENERGY else TIME,
             self._possible if aim.chooses else (self.levels,),
         )
-        if self._stake is not None and not stake.has_drifted(self._stake):
-            return None
-        self._stake = stake
+        known = self._stake
+        if known is not None:
+            has_died = any(one.failures > was.failures for one, was in zip(costs, known.costs, strict=True))
+            may_wait = monotonic() < self._rests_until and not has_died and nodes == known.nodes
+            if may_wait or not stake.has_drifted(known):
+                return None
+        self._stake, begun = stake, monotonic()
         found = await asyncio.to_thread(which, stake, self.chosen)
+        self._rests_until = monotonic() + _RESTS * (monotonic() - begun)
         if facts.note and aim.objective == ENERGY:
             found = replace(found, reason=f"{found.reason}; {facts.note}")
         self.planned = found
