@@ -9,7 +9,7 @@ from time import monotonic
 
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
 from dask_hpc.planning.interval import TIME, Weights
-from dask_hpc.strategies.checkpoint.rates import expected_rate
+from dask_hpc.strategies.checkpoint.rates import expected_rate, pair_rate
 from dask_hpc.strategies.checkpoint.when import (
     DRIFT,
     SHORTEST,
@@ -28,6 +28,10 @@ _PER_BYTE: Mapping[str, float] = {PARTNER: 1e-9, DISK: 2e-9, STORE: 1e-8}
 _PER_COMMIT: Mapping[str, float] = {PARTNER: 0.05, DISK: 0.05, STORE: 0.2}
 #: weight of the newest measurement
 _NEWEST = 0.3
+
+
+#: seconds after a death until what was lost is somewhere twice again
+_ANEW = 3.0
 
 
 class FailureCounts:
@@ -62,9 +66,11 @@ class FailureCounts:
         """The same, as a choice of levels needs it: deaths that were seen soon count for more than what was
         said. Of what takes copies or the whole cluster along, no cluster sees enough to learn from."""
         found = self.rate(level)
-        if level != PARTNER:
-            return found
-        return expected_rate(self._mtbf[level], self._seen[level], self._node_seconds)
+        of_process = expected_rate(self._mtbf[PARTNER], self._seen[PARTNER], self._node_seconds)
+        if level == PARTNER:
+            return of_process
+        # what nobody has in memory any more, since two died at once, is in the store or nowhere
+        return found + pair_rate(of_process, _ANEW) if level == STORE else found
 
 
 #: seconds of work that were done again in as many seconds, before any were

@@ -44,6 +44,12 @@ def expected_rate(mtbf: float, seen: float, seconds: float) -> float:
     return sum(weight * kind.mean(seen, seconds) for weight, kind in zip(weights, kinds, strict=True))
 
 
+def pair_rate(rate: float, seconds: float) -> float:
+    """How often a node and the one that has its copies die within so many seconds, after which there are
+    copies again; ``rate`` is that of one node, and either may be the first."""
+    return 2.0 * rate * rate * seconds
+
+
 def _normed(logarithms: Sequence[float]) -> list[float]:
     most = max(logarithms)
     found = [exp(one - most) for one in logarithms]
