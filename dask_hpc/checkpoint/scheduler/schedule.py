@@ -66,11 +66,13 @@ class FailureCounts:
         """The same, as a choice of levels needs it: deaths that were seen soon count for more than what was
         said. Of what takes copies or the whole cluster along, no cluster sees enough to learn from."""
         found = self.rate(level)
-        of_process = expected_rate(self._mtbf[PARTNER], self._seen[PARTNER], self._node_seconds)
-        if level == PARTNER:
-            return of_process
-        # what nobody has in memory any more, since two died at once, is in the store or nowhere
-        return found + pair_rate(of_process, _ANEW) if level == STORE else found
+        if level != PARTNER:
+            return found
+        return expected_rate(self._mtbf[level], self._seen[level], self._node_seconds)
+
+    def pairs(self) -> float:
+        """Per second and node: it dies together with the one that has its copies."""
+        return pair_rate(self.expected(PARTNER), _ANEW)
 
 
 #: seconds of work that were done again in as many seconds, before any were
@@ -206,8 +208,7 @@ class Schedule:
         """A new choice, if it is news."""
         facts, before = self.facts, self.planned
         costs = tuple(
-            LevelCost(level, self.costs[level], self.failures.expected(level), facts.restore)
-            for level in self.levels
+            LevelCost(level, self.costs[level], self._expected(level), facts.restore) for level in self.levels
         )
         left = self.left if self.left < inf else monotonic() - self._begun
         stake = Stake(
@@ -237,6 +238,12 @@ class Schedule:
         for level, every in found.every.items():
             self.due[level] = self._last.get(level, self._begun) + every
         return found if before is None or _is_news(before.every, found.every) else None
+
+    def _expected(self, level: str) -> float:
+        """Failures per second and node that need the level. What two had who died at once is loaded from the
+        store, where that is done while the cluster lives."""
+        serves_pairs = level == STORE and STORE not in self._apart
+        return self.failures.expected(level) + (self.failures.pairs() if serves_pairs else 0.0)
 
     @property
     def has(self) -> frozenset[str]:
