@@ -367,6 +367,7 @@ async def on_two_workers(how):
             return await peak(c, dask_hpc.job("j", nodes=2))
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @gen_test(timeout=300)
 async def test_peak_memory_of_a_restricted_job(report):
