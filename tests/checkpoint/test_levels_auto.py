@@ -84,23 +84,24 @@ def test_what_is_at_risk_is_what_came_after_the_newest_version_that_serves(monke
     assert one.at_risk() == {"partner": 10.0, "store": 0.0}
 
 
-def test_what_took_long_to_weigh_is_weighed_again_later_unless_somebody_dies(monkeypatch):
+@pytest.mark.parametrize(("took", "rests"), [(0.01, 2.0), (3.0, 10.0)])
+def test_what_took_long_to_weigh_is_weighed_again_later_unless_somebody_dies(monkeypatch, took, rests):
     clock = Clock(monkeypatch)
     one, weigh = of(), schedules.which
 
     def slowly(*stake):
-        clock.now += 0.1
+        clock.now += took
         return weigh(*stake)
 
     monkeypatch.setattr(schedules, "which", slowly)
     one.left = 1e3
     asyncio.run(one.plan(4))
     first = one.planned
-    clock.now += 19
+    clock.now += 0.9 * rests
     one.left = 1e4
     asyncio.run(one.plan(4))
     assert one.planned is first
-    clock.now += 2
+    clock.now += 0.2 * rests
     asyncio.run(one.plan(4))
     assert one.planned is not first
     second = one.planned

@@ -28,9 +28,7 @@ _PER_BYTE: Mapping[str, float] = {PARTNER: 1e-9, DISK: 2e-9, STORE: 1e-8}
 _PER_COMMIT: Mapping[str, float] = {PARTNER: 0.05, DISK: 0.05, STORE: 0.2}
 #: weight of the newest measurement
 _NEWEST = 0.3
-
-
-#: seconds after a death until what was lost is somewhere twice again
+#: seconds after a death until what was lost is somewhere twice again: a guess
 _ANEW = 3.0
 
 
@@ -115,8 +113,9 @@ class Recoveries:
         self.restore = seconds if self.restore is None else self.restore + _NEWEST * (seconds - self.restore)
 
 
-#: so many times as long as weighing took, nothing is weighed unless somebody died: the scheduler waits for it
-_RESTS = 200
+#: so many times as long as weighing took, but no more than these seconds, nothing is weighed unless somebody
+#: died: it takes the scheduler's time, and on a busy machine a choice must not get old all the same
+_RESTS, _LONGEST_REST = 200, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +230,7 @@ class Schedule:
                 return None
         self._stake, begun = stake, monotonic()
         found = await asyncio.to_thread(which, stake, self.chosen)
-        self._rests_until = monotonic() + _RESTS * (monotonic() - begun)
+        self._rests_until = monotonic() + min(_RESTS * (monotonic() - begun), _LONGEST_REST)
         if facts.note and aim.objective == ENERGY:
             found = replace(found, reason=f"{found.reason}; {facts.note}")
         self.planned = found
