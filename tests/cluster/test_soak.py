@@ -26,6 +26,7 @@ SHORT = {
 }  # fmt: skip
 KEPT = 10  # jobs that are over, instead of 1,000
 REMEMBERED = 2  # runs of each name, instead of 200
+TELL = {"Happening", "Explanation"}
 
 
 def is_ours(thing):
@@ -46,10 +47,9 @@ def census(scheduler):
             value = getattr(thing, name, None)
             if isinstance(value, Sized) and not isinstance(value, str | bytes | type):
                 place = f"{type(thing).__qualname__}.{name}"
-                # decisions differ in how much they tell, and the story has so many of them
-                entries[place] = (
-                    max(entries[place], len(value)) if name == "inputs" else entries[place] + len(value)
-                )
+                # what happened differs in how much it tells, and the story has so many of it
+                tells = type(thing).__name__ in TELL
+                entries[place] = max(entries[place], len(value)) if tells else entries[place] + len(value)
     return Counter(type(thing).__qualname__ for thing in ours), entries, len(everything)
 
 

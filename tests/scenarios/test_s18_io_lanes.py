@@ -4,8 +4,8 @@ The file system is a stand-in: a zarr store whose reads take a while each, longe
 Up to ``BEST`` of them it serves at full speed; beyond, its throughput stays, or collapses to a third.
 
 Times are compared by pairs of runs, plain Dask and ours right after it: what counts is the median of
-``PAIRS`` pairs. A bound of a few hundredths is less than what other programs may do to so few: where these do
-not keep it, the median is that of ``MOST``.
+``PAIRS`` pairs. A bound of a few hundredths is less than what other programs do to one run, and they only ever
+make it longer: there the shortest run of each kind counts, of up to ``MOST``.
 """
 
 import asyncio
@@ -134,9 +134,14 @@ def seconds_of(plain, ours):
     return sorted(pairs, key=lambda pair: pair[1] / pair[0])[len(pairs) // 2]
 
 
+def shortest(plain, ours):
+    """Seconds of the shortest run, in plain Dask and ours."""
+    return min(run[0] for run in plain), min(run[0] for run in ours)
+
+
 def is_within(bound, plain, ours):
-    """Whether the median pair keeps this bound of plain Dask's time."""
-    before, after = seconds_of(plain, ours)
+    """Whether ours keep this bound of plain Dask's time."""
+    before, after = (shortest if bound > 1 else seconds_of)(plain, ours)
     return after <= bound * before
 
 
@@ -169,8 +174,9 @@ async def test_one_file_system(stores, report, collapses, limit):
         system.seconds = 0.3 if collapses else 0.9  # Dask takes 15 ms from one to the next
         plain, ours = await by_turns(run, bound)
     kind = ("collapses" if collapses else "saturates") + (", auto" if limit == "auto" else "")
-    report.add("S18", f"seconds, stand-in {kind} over {BEST}", plain=f"{seconds_of(plain, ours)[0]:.2f}",
-               ours=f"{seconds_of(plain, ours)[1]:.2f}", bound=f"{bound} of plain")  # fmt: skip
+    plain_time, our_time = (seconds_of if collapses else shortest)(plain, ours)
+    report.add("S18", f"seconds, stand-in {kind} over {BEST}", plain=f"{plain_time:.2f}",
+               ours=f"{our_time:.2f}", bound=f"{bound} of plain")  # fmt: skip
     if limit == BEST:
         report.add("S18", f"reads at once, stand-in {kind}", plain=THREADS, ours=max(run[2] for run in ours),
                    bound=BEST)  # fmt: skip
