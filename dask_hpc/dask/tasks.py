@@ -343,6 +343,11 @@ def without_needs(kept: Recipe) -> Recipe:
     return Recipe(kept.key, kept.run_spec, kept.priority, kept.limits, ())
 
 
+def called_with_key(kept: Recipe, load: Callable[[Any], Any]) -> Recipe:
+    """A recipe in whose place this is called with the key."""
+    return Recipe(kept.key, Task(kept.key, load, kept.key), kept.priority, kept.limits, ())
+
+
 def lacks_needs(kept: Recipe) -> bool:
     """Whether it is not said how to compute what is needed."""
     return not kept.needs and bool(kept.run_spec is not None and kept.run_spec.dependencies)

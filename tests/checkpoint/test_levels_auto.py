@@ -24,7 +24,6 @@ from dask_hpc.planning.interval import TIME, energy_weights
 
 three = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 MTBF = config.checkpoint()["mtbf"]
-APART = frozenset({"store"})
 
 
 class Clock:
@@ -33,10 +32,10 @@ class Clock:
         patch.setattr(schedules, "monotonic", lambda: self.now)
 
 
-def of(levels=("partner", "store"), apart=APART, **more):
+def of(levels=("partner", "store"), **more):
     failures = FailureCounts(MTBF)
     failures.nodes(4)
-    return Schedule(levels, "auto", 1e6, failures, Aim(**more), apart)
+    return Schedule(levels, "auto", 1e6, failures, Aim(**more), may_skip_partners=True)
 
 
 def test_a_short_program_on_which_nothing_was_seen_to_fail_copies_nothing(monkeypatch):
@@ -55,7 +54,7 @@ def test_a_short_program_on_which_nothing_was_seen_to_fail_copies_nothing(monkey
 def test_a_death_brings_copies_and_the_end_of_the_run_ends_them(monkeypatch):
     clock = Clock(monkeypatch)
     one = of()
-    one.left = 100.0
+    one.left, one.costs["store"] = 100.0, 60.0
     clock.now += 20
     one.failures.seen("partner")
     found = asyncio.run(one.plan(4))
@@ -78,10 +77,11 @@ def test_what_is_at_risk_is_what_came_after_the_newest_version_that_serves(monke
     one = of()
     clock.now += 30
     one.kept("store", clock.now)
-    assert one.at_risk() == {"partner": 30.0, "store": 0.0}, "nothing is restored from there while it lives"
+    assert one.at_risk() == {"partner": 0.0, "store": 0.0}
+    clock.now += 30
     one.kept("partner", clock.now - 10)
     one.kept("partner", clock.now - 20)  # a version that took longer to get there
-    assert one.at_risk() == {"partner": 10.0, "store": 0.0}
+    assert one.at_risk() == {"partner": 10.0, "store": 30.0}
 
 
 @pytest.mark.parametrize(("took", "rests"), [(0.01, 2.0), (3.0, 10.0)])
@@ -121,11 +121,10 @@ def test_nobody_is_told_what_is_no_other_plan(monkeypatch):
     assert one.planned.losses != before.losses, "it was weighed again"
 
 
-@pytest.mark.parametrize("apart", [frozenset(), APART])
-def test_where_two_die_at_once_the_store_is_used_too_if_it_is_read(monkeypatch, apart):
+def test_where_two_die_at_once_the_store_is_used_too(monkeypatch):
     """Of a node and its partner nobody has anything any more; whoever dies often dies in pairs."""
     clock = Clock(monkeypatch)
-    one = of(apart=apart)
+    one = of()
     one.left, clock.now = 100.0, clock.now + 60
     asyncio.run(one.plan(4))
     assert "store" not in one.chosen
@@ -135,7 +134,7 @@ def test_where_two_die_at_once_the_store_is_used_too_if_it_is_read(monkeypatch, 
     assert often == pytest.approx(3 / 240, rel=0.3)
     assert one.failures.pairs() == pytest.approx(2 * 3.0 * often**2)
     asyncio.run(one.plan(4))
-    assert one.chosen == (("partner",) if apart else ("partner", "store"))
+    assert one.chosen == ("partner", "store")
 
 
 def test_levels_that_were_said_stay_whatever_the_objective(monkeypatch):

@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from distributed import Event, wait
+from distributed import Event, Worker, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 
 import dask_hpc
@@ -87,6 +87,22 @@ async def test_a_recipe_is_replaced_only_when_the_result_is_there(c, s, a):
     assert await future == 1
     assert recipes.is_in_memory("x") == [] and len(recipes) == 1
     assert compat.is_loaded(s.tasks["x"])
+
+
+@one
+async def test_a_recipe_comes_back_while_the_task_waits_for_a_worker(c, s, a):
+    """Who found no copy may be given up before the scheduler hears of it."""
+    future = c.submit(inc, c.submit(inc, 0, key="x"), key="y")
+    await future
+    recipes = Recipes(s)
+    recipes.load_instead("y")
+    await s.remove_worker(a.address, stimulus_id="dies", close=False)
+    assert s.tasks["y"].state in ("queued", "no-worker")
+    assert recipes.no_copy("y")
+    s.validate_state()
+    assert s.tasks["y"].state == "waiting" and s.tasks["x"].state in ("queued", "no-worker")
+    async with Worker(s.address):
+        assert await future == 2
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2)

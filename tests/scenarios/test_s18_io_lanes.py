@@ -4,8 +4,8 @@ The file system is a stand-in: a zarr store whose reads take a while each, longe
 Up to ``BEST`` of them it serves at full speed; beyond, its throughput stays, or collapses to a third.
 
 Times are compared by pairs of runs, plain Dask and ours right after it: what counts is the median of
-``PAIRS`` pairs. A bound of a few hundredths is less than what other programs do to one run, and they only ever
-make it longer: there the shortest run of each kind counts, of up to ``MOST``.
+``PAIRS`` pairs. A bound of a few hundredths is less than what other programs do to one run, and they only
+ever make it longer: there the shortest run of each kind counts, of up to ``MOST``.
 """
 
 import asyncio

@@ -16,7 +16,6 @@ from dask_hpc.strategies.checkpoint.which import Stake, sets, which
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 LEVELS = ("partner", "disk", "store")
-APART = frozenset({"store"})
 
 
 def stake(commits=(0.1,), mtbfs=(HOUR,), at_risk=0.0, left=HOUR, **more):
@@ -29,14 +28,13 @@ def stake(commits=(0.1,), mtbfs=(HOUR,), at_risk=0.0, left=HOUR, **more):
 
 
 stakes = st.builds(
-    lambda commits, mtbfs, at_risk, left, apart, grows, speed: stake(
-        sorted(commits), mtbfs, at_risk, left, apart=apart, grows=grows, speed=speed
+    lambda commits, mtbfs, at_risk, left, grows, speed: stake(
+        sorted(commits), mtbfs, at_risk, left, grows=grows, speed=speed
     ),
     st.lists(st.floats(0.02, 60), min_size=3, max_size=3),
     st.lists(st.floats(MINUTE, 30 * DAY), min_size=3, max_size=3),
     st.floats(0, HOUR),
     st.floats(1, DAY),
-    st.sampled_from([frozenset(), APART]),
     st.booleans(),
     st.floats(0.5, 4),
 )
@@ -125,9 +123,9 @@ def test_short_runs_commit_nothing_to_a_store_that_costs_much():
     assert cheap.levels == ("partner", "store")
 
 
-def test_a_store_from_which_nothing_is_restored_is_for_the_end_of_the_cluster_alone():
+def test_a_level_serves_what_those_below_it_that_are_not_kept_would():
     one = stake((50.0, 60.0), (MINUTE * 30, 100 * DAY), left=10 * HOUR, among=((), ("store",)))
-    assert which(one).levels == ("store",) and which(replace(one, apart=APART)).levels == ()
+    assert which(one).levels == ("store",)
 
 
 def test_what_many_do_again_soon_needs_fewer_copies():
@@ -185,13 +183,6 @@ def test_what_is_at_risk_until_the_next_commit_is_charged():
     assert before.levels == after.levels == ("partner",) and after.every["partner"] > 60.0
     charged = (after.per_hour - before.per_hour) * 1000
     assert charged == pytest.approx(60 * (after.every["partner"] - 60) / HOUR, rel=1e-3)
-
-
-def test_of_levels_apart_what_is_at_risk_is_the_most():
-    """A program's store is newer than what its partners have: a process that dies costs that all the same."""
-    one = stake((5.0, 6.0), (HOUR, DAY), left=100 * HOUR, among=(("partner", "store"),), apart=APART)
-    newer, neither = (replace(one, at_risk={"partner": 200.0, "store": of}) for of in (1.0, 200.0))
-    assert which(newer).losses == which(neither).losses != which(one).losses
 
 
 def test_nodes_fail_each_for_itself():

@@ -155,7 +155,7 @@ class Checkpoint:
         self._keep: int = settings["keep"] if keep is None else keep
         secret = read_key(settings["key"] if key is None else key)
         self._services = Services(compress or settings["compress"], key=secret)
-        self._unpickle = unpickle
+        self._unpickle = unpickle is True
         self._token = "" if token is None else tokenize(token)
         self._client = client if client is not None else active_client()
         if self._client is None and self.store is None:
@@ -474,7 +474,8 @@ class Checkpoint:
             seconds_left=self.due.seconds_left(self.step),
             commits_left=self.due.commits_left(self.step),
             aim=self._aim,
-            store=self.store and store_settings(self.store, self._keep, services.compress, services.key),
+            store=self.store
+            and store_settings(self.store, self._keep, services.compress, services.key, self._unpickle),
         )
         self._committed = self.step
         if (every := told["stats"]["every"]) is not None:

@@ -11,7 +11,7 @@ from dask_hpc import config
 from dask_hpc.checkpoint.client.restore import read_key, store_settings
 from dask_hpc.checkpoint.scheduler.context import NAME
 from dask_hpc.checkpoint.scheduler.controller import Controller, ask
-from dask_hpc.checkpoint.scheduler.protections import SUFFIX
+from dask_hpc.checkpoint.scheduler.stored import SUFFIX
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.manifest import check_name
 from dask_hpc.checkpoint.version import LEVELS, PARTNER, STORE, read_levels, read_seconds
@@ -137,8 +137,8 @@ def _store(name: str, settings: Mapping[str, Any], unpickle: object) -> dict[str
         )
     check_name(name + SUFFIX)
     key = read_key(settings["key"])
-    told = store_settings(Files(settings["store"]).root, settings["keep"], settings["compress"], key)
-    return told | {"unpickle": unpickle is True}
+    root, keep, compress = Files(settings["store"]).root, settings["keep"], settings["compress"]
+    return store_settings(root, keep, compress, key, unpickle is True)
 
 
 def read_aim(levels: Any, every: Any, objective: Any) -> tuple[str, bool] | None:

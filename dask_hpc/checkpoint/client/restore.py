@@ -232,10 +232,10 @@ def read_key(found: Any) -> Key | None:
     raise InputError("key", f"found {shown(type(found).__name__)}", "file:PATH, env:NAME, or a Key")
 
 
-def store_settings(root: str, keep: int, compress: str, key: Key | None) -> dict[str, Any]:
-    """How to write to a store, as a scheduler is told."""
+def store_settings(root: str, keep: int, compress: str, key: Key | None, unpickle: bool) -> dict[str, Any]:
+    """How to write to a store, and to read what is there, as a scheduler is told."""
     secret = key.secret if key is not None else None
-    return {"root": root, "keep": keep, "compress": compress, "secret": secret}
+    return {"root": root, "keep": keep, "compress": compress, "secret": secret, "unpickle": unpickle}
 
 
 def active_client() -> Any:

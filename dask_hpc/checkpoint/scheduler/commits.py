@@ -21,6 +21,7 @@ from dask_hpc.checkpoint.scheduler.agents import AgentChoice
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.schedule import Aim
 from dask_hpc.checkpoint.scheduler.series import Series
+from dask_hpc.checkpoint.scheduler.stored import StoredResults
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import leave_note
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE, Changes, KeptVersion
@@ -39,8 +40,7 @@ _TRIES = 3  # at copying what agents did not take
 class Program(Series):
     """The versions that a program commits under a name, and how it wants them to be kept."""
 
-    #: a program goes on from there when it is run again, and its results are no results of the store
-    apart = frozenset({STORE})
+    may_skip_partners = True
 
     def __init__(
         self, context: ControllerContext, name: str, awaiting: dict[Hashable, list[KeptVersion]]
@@ -314,6 +314,7 @@ class Program(Series):
 
     def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
         self.reached[STORE] = version.step
+        self._context.get(StoredResults).is_committed(version, manifest)
         self.schedule.kept(STORE, version.begun)
         if STORE in self.schedule.levels:
             self.schedule.measured(STORE, seconds)
@@ -436,5 +437,6 @@ class Commits:
         told = series.as_plain()
         if forget and may_go:
             self.series.pop(name, None)
+            self._context.get(StoredResults).forget(name)
             series.follow(series.close())
         return told

@@ -25,10 +25,11 @@ from dask_hpc.checkpoint.scheduler.commits import Commits, Program
 from dask_hpc.checkpoint.scheduler.context import NAME, SETTLED, ControllerContext, Diary, WorkerCalls
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
-from dask_hpc.checkpoint.scheduler.protections import Protections, StoredResults
+from dask_hpc.checkpoint.scheduler.protections import Protections
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.schedule import Aim, FailureCounts
 from dask_hpc.checkpoint.scheduler.series import Series, StoreWriter
+from dask_hpc.checkpoint.scheduler.stored import StoredResults
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.worker.agent import SAYS
 from dask_hpc.cluster.scheduler.service import context_of, guarded

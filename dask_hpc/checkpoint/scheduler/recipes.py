@@ -10,7 +10,7 @@ remembered here when Dask has forgotten them, the newest ``REMEMBERED``: a progr
 steps does not make the scheduler grow for ever.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -33,6 +33,8 @@ class Recipes:
         self._known: WeakValueDictionary[Hashable, compat.Recipe] = WeakValueDictionary()
         #: there is a copy, but the task is being computed
         self._soon: set[Hashable] = set()
+        #: keys of what is in a store, though Dask may have forgotten them
+        self.stored: Container[Hashable] = ()
         self._loader = _portable(load)
         self._missing = _portable(MissingRecipe())
 
@@ -104,6 +106,8 @@ class Recipes:
             return False
         self._replaced.pop(key, None)
         compat.give_recipe_back(self._scheduler, kept, self._find, self._is_same, self._missing)
+        # Who asked may have been given up meanwhile, and the task sent back to wait for another worker.
+        compat.start_over(self._scheduler, [key])
         return True
 
     def forget(self, key: Hashable) -> None:
@@ -154,7 +158,14 @@ class Recipes:
         return compat.without_needs(kept) if kept is not None and self._is_ours(task) else None
 
     def _find(self, need: compat.Recipe) -> compat.Recipe | None:
-        """How something was computed that Dask has forgotten."""
+        """How to have something that Dask may have forgotten: it is loaded if it is stored."""
+        found = self._computed(need)
+        if found is None or need.key not in self.stored or compat.find_task(self._scheduler, need.key):
+            return found
+        self._replaced[need.key] = found
+        return compat.called_with_key(found, self._loader)
+
+    def _computed(self, need: compat.Recipe) -> compat.Recipe | None:
         if need.run_spec is None:
             return None  # it was scattered
         if not compat.lacks_needs(need):

@@ -142,7 +142,7 @@ class SeriesFacts:
 
 class Schedule:
     """Of one name. ``every`` is a rule, or seconds by level. With an aim it is chosen which of the levels are
-    in use; from those that are ``apart`` nothing is restored that another level would serve."""
+    in use: partners, or none, or the store alone if they may be skipped."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class Schedule:
         nbytes: float,
         failures: FailureCounts,
         aim: Aim | None = None,
-        apart: frozenset[str] = frozenset(),
+        may_skip_partners: bool = False,
     ) -> None:
         self.levels = tuple(levels)
         self.every = every
         self.failures = failures
-        self.aim, self._apart = aim, apart
+        self.aim = aim
         self.facts = SeriesFacts()
         self.planned: When | None = None
         #: seconds until the end of what is kept, as far as somebody knows it
@@ -172,8 +172,7 @@ class Schedule:
         self._kept: dict[str, float] = {}
         self._stake: Stake | None = None
         self._rests_until = 0.0
-        #: a version that is only in the store is a program's: what is protected is written when it is copied
-        self._possible = tuple(one for one in sets(levels) if apart or not one or PARTNER in one)
+        self._possible = tuple(one for one in sets(levels) if may_skip_partners or not one or PARTNER in one)
         #: when the next commit to each level is due, by the process's clock
         self.due = dict.fromkeys(levels, inf if aim is not None else monotonic())
 
@@ -218,7 +217,6 @@ class Schedule:
             facts.speed,
             facts.grows,
             facts.there,
-            self._apart,
             facts.weights if aim.objective == ENERGY else TIME,
             self._possible if aim.chooses else (self.levels,),
         )
@@ -240,9 +238,8 @@ class Schedule:
 
     def _expected(self, level: str) -> float:
         """Failures per second and node that need the level. What two had who died at once is loaded from the
-        store, where that is done while the cluster lives."""
-        serves_pairs = level == STORE and STORE not in self._apart
-        return self.failures.expected(level) + (self.failures.pairs() if serves_pairs else 0.0)
+        store."""
+        return self.failures.expected(level) + (self.failures.pairs() if level == STORE else 0.0)
 
     @property
     def has(self) -> frozenset[str]:
@@ -264,8 +261,7 @@ class Schedule:
         """Seconds of work that a failure which needs a level would cost now."""
         now, found = monotonic(), {}
         for place, level in enumerate(self.levels):
-            serves = [one for one in self.levels[place:] if one == level or one not in self._apart]
-            found[level] = now - max(self._kept.get(one, self._begun) for one in serves)
+            found[level] = now - max(self._kept.get(one, self._begun) for one in self.levels[place:])
         return found
 
     def redone(self) -> float:

@@ -168,8 +168,8 @@ _SERIALS = count()
 class Series(SeriesState):
     """One name's."""
 
-    #: levels from which nothing is restored while the cluster lives
-    apart: frozenset[str] = frozenset()
+    #: whether a version may be in the store alone
+    may_skip_partners = False
 
     def __init__(self, context: ControllerContext, name: str, is_eager: bool = False) -> None:
         super().__init__(name, is_eager)
@@ -230,7 +230,8 @@ class Series(SeriesState):
         if (schedule.levels, schedule.every, schedule.aim) != (tuple(levels), every, aim):
             tasks = (compat.find_task(self._context.scheduler, key) for key in keys)
             nbytes += sum(compat.size(task) for task in tasks if task is not None)
-            self.schedule = Schedule(levels, every, nbytes, self._context.failures, aim, self.apart)
+            failures, may_skip = self._context.failures, self.may_skip_partners
+            self.schedule = Schedule(levels, every, nbytes, failures, aim, may_skip)
 
     def facts(self) -> SeriesFacts:
         """What is known of it now."""

@@ -54,8 +54,6 @@ class Stake:
     grows: bool = True
     #: if not: the levels that have all of it
     there: frozenset[str] = frozenset()
-    #: levels from which what a level below would serve is not restored
-    apart: frozenset[str] = frozenset()
     weights: Weights = TIME
     #: the sets to choose from
     among: tuple[tuple[str, ...], ...] = ((),)
@@ -162,21 +160,17 @@ def _levels(stake: Stake, kept: Sequence[str]) -> tuple[list[Level], list[tuple[
     each costs; and what is at risk until the next commit."""
     nodes, levels, most, at_risk = max(1, stake.nodes), list[Level](), _LEAST, 0.0
     waiting: list[tuple[float, float]] = []
-    bare: list[tuple[float, float]] = []
     for one in stake.costs:
         rate, risk = one.failures * nodes / stake.speed, stake.at_risk[one.level]
         if one.level not in kept:
             waiting.append((rate, risk))
             continue
         most, at_risk = max(most, one.commit), max(at_risk, risk)
-        if one.level in stake.apart:
-            bare += waiting
-        else:
-            rate += sum(other for other, _ in waiting)
+        rate += sum(other for other, _ in waiting)
         waiting = []
         restart = (one.commit if one.restart is None else one.restart) * stake.speed
         levels.append(Level(one.level, most, restart, rate))
-    return levels, bare + waiting, at_risk
+    return levels, waiting, at_risk
 
 
 def _resting(stake: Stake, levels: Sequence[Level]) -> float:
