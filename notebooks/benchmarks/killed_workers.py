@@ -8,8 +8,8 @@ A run: four local workers of one thread under nannies, which start another proce
 steps of four tasks that sleep for a second each; every step needs the one before. From the first step on one
 worker that is chosen at random gets SIGKILL after times that are exponential with a mean of ``mtbf`` seconds;
 a repeat has the same times in all ways. ``disk`` is with partner, as copies on disk are those of partners.
-``partner-2s`` and ``partner+store-2s`` say how often to commit; the others leave that to ``every="auto"``, which believes its
-configuration, a failure in months, until many were seen.
+``partner-2s`` and ``partner+store-2s`` say how often to commit; the others leave that to ``every="auto"``,
+which believes its configuration, a failure in months, until many were seen.
 Without failures all ways of a repeat run on one cluster, one after the other in a random order: that a
 cluster is slower than another is no way's fault.
 """
