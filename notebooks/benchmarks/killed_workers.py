@@ -137,14 +137,14 @@ def measured(
     if killer is not None:
         killer.start()
     found: list[tuple[float, str]] = []
-    work = threading.Thread(
-        target=lambda: found.append(program(client, way, f"{way} {seed}".replace(" ", "-"), steps)),
-        daemon=True,
-    )
+    name = f"{way} {seed}".replace(" ", "-").replace("+", "-")
+    work = threading.Thread(target=lambda: found.append(program(client, way, name, steps)), daemon=True)
     work.start()
     work.join(PATIENCE)
     if killer is not None:
         killer.stop()
+    if not found and not work.is_alive():
+        raise RuntimeError(f"{way}: it failed, as is told above")
     took, why = found[0] if found else (math.inf, "it did not end")
     return {"way": way, "seconds": took, "killed": 0 if killer is None else killer.killed, "why": why}
 
