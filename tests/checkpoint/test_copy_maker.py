@@ -12,6 +12,7 @@ from distributed.utils_test import async_poll_for, gen_cluster
 import dask_hpc
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice
+from dask_hpc.checkpoint.scheduler.copies import CopyMaker
 from dask_hpc.checkpoint.worker import agent as agents
 from dask_hpc.checkpoint.worker.kept import Shelf
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
@@ -214,6 +215,33 @@ async def test_domains_follow_the_hosts(c, s, a, b, d):
         assert {one.name for one in agents_.able()} == {b.address, d.address}
     agents_.is_silent(b.address)
     assert {one.name for one in agents_.able()} == {a.address, d.address}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_a_commit_costs_is_not_learnt_from_who_does_not_answer(answers, monkeypatch):
+    @cluster3
+    async def run(c, s, a, b, d):
+        futures = await blocks_on(c, a, 4)
+        asked, transfer = [], CopyMaker._transfer
+
+        async def slowly(maker, agent, blocks):
+            asked.append(agent)
+            if len(asked) == 1:
+                await asyncio.sleep(0.5)
+                if not answers:
+                    raise OSError("it is dead")
+            return await transfer(maker, agent, blocks)
+
+        monkeypatch.setattr(CopyMaker, "_transfer", slowly)
+        await dask_hpc.protect(futures, "x", every="1 h", client=c)
+        series = controller_of(s).protected["x"]
+        costs = series.schedule.costs
+        before = costs["partner"]
+        await commit(c)
+        assert len(where(s, futures)) == 4
+        assert (costs["partner"] > before + 0.1) if answers else costs["partner"] == before
+
+    run()
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2)

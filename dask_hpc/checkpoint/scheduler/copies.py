@@ -42,6 +42,8 @@ class Made(Tally):
     left: list[Order] = field(default_factory=list)
     #: whether only keys that somebody wishes to be copied matter
     is_for_wishes: bool = False
+    #: whether somebody was waited for who does not answer: how long it took says nothing of the next time
+    is_hindered: bool = False
 
     def lacks(self, why: str, order: Order) -> None:
         self.failed[why] += 1
@@ -247,6 +249,7 @@ class CopyMaker:
             dealer.is_full(agent)
             self._agents.is_full(agent)
             return str(said["full"])
+        made.is_hindered = True
         if "silent" in said:
             dealer.is_full(agent)
             return f"{agent} does not answer: {said['silent']}"

@@ -254,7 +254,7 @@ class Series(SeriesState):
         made = await self._keeper.commit(
             self.name, wanted, its, like, is_for_wishes=not self.is_eager, commits_left=self.commits_left
         )
-        if made.moved:
+        if made.moved and not made.is_hindered:
             self.schedule.measured(PARTNER, made.seconds)
         await self._keeper.set_apart(keys)
         return made
