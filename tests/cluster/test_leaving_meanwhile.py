@@ -39,7 +39,10 @@ def waiting(x, **where):
 def test_the_budget_is_not_used_up_by_tasks_that_wait_for_those_they_have_submitted(way, is_under_way):
     """As long as those are under way elsewhere."""
 
-    @gen_cluster(client=True, nthreads=[("", 1)] * 3, config={"hpc.drain": "300 ms"})
+    # who is given up waits in its thread until it hears that its client is gone
+    threads = {"threads": False}
+
+    @gen_cluster(client=True, nthreads=[("", 1)] * 3, config={"hpc.drain": "300 ms"}, clean_kwargs=threads)
     async def run(c, s, a, b, d):
         async with await dask_hpc.manage(c):
             await async_poll_for(lambda: all(NAME in w.plugins for w in (a, b, d)), 10)
