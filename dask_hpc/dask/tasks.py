@@ -468,11 +468,12 @@ def give_recipe_back(
     failed = {}
     while todo:
         dependent, need = todo.pop()
-        other, found = scheduler.tasks.get(need.key), find(need)
+        other = scheduler.tasks.get(need.key)
+        found = find(need) if other is None else None
         if fail is not None and (not is_same(other, need) if other is not None else found is None):
             fail_instead(dependent, fail)
             continue
-        if other is None and found is not None:
+        if found is not None:
             other = scheduler.new_task(found.key, found.run_spec, "released")
             other.priority = found.priority
             for name, value in zip(_LIMITS, found.limits, strict=True):

@@ -264,6 +264,23 @@ async def test_with_a_store_the_end_is_there_and_nothing_before(c, s, *workers, 
 
 
 @three
+async def test_what_a_program_commits_may_be_in_the_store_alone(c, s, *workers, tmp_path):
+    """What is protected is written when it is copied."""
+    with dask.config.set({"hpc.checkpoint.store": str(tmp_path)}):
+        x = c.submit(inc, 1)
+        async with dask_hpc.Checkpoint("x", levels="auto", client=c) as ck:
+            await ck.add("x", x)
+            await ck.commit(wait=True)
+            await dask_hpc.protect(x, "x", levels="auto", client=c)
+            for series, may in (
+                (controller(s).commits.series["x"], True), (controller(s).protected["x"], False)
+            ):  # fmt: skip
+                await async_poll_for(lambda: series.schedule.planned is not None, 10)  # noqa: B023
+                weighed = {one.levels for one in series.schedule.planned.losses}
+                assert ("partner", "store") in weighed and (("store",) in weighed) == may
+
+
+@three
 async def test_a_plan_that_takes_long_is_not_waited_for(c, s, *workers):
     """It is heard of when the program looks again; who has much time between two looks waits."""
     about = {"levels": ["partner"], "every": "auto", "aim": ["time", True], "name": "x"}

@@ -3,11 +3,14 @@
 import dask
 import numpy as np
 import pytest
-from distributed import Worker
+from distributed import Worker, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 from test_protect import controller, dies
 
 import dask_hpc
+from dask_hpc.checkpoint.scheduler.stored import StoredVersion
+from dask_hpc.checkpoint.store.manifest import Item, Manifest, StoredBlock
+from dask_hpc.checkpoint.version import KeptVersion
 
 two = gen_cluster(client=True, nthreads=[("", 1)] * 2)
 ran = []
@@ -96,6 +99,7 @@ def test_what_is_damaged_there_is_computed_again(tmp_path):
         async with await all_die(s, a, b):
             assert (await u == np.full(4, 4.0)).all()
             assert ran == [0, 1, 2, 3] and controller(s).errors == 0
+            assert "u2" not in controller(s).stored, "it is not tried again"
             await ck.close()
 
     run()
@@ -106,6 +110,7 @@ def test_pickles_are_loaded_if_that_is_allowed(unpickle, tmp_path):
     @two
     async def run(c, s, a, b):
         ck, u = await program(c, s, tmp_path, 3, {3: BOTH}, do=thing, unpickle=unpickle)
+        assert (u.key in controller(s).stored) == unpickle
         ran.clear()
         async with await all_die(s, a, b):
             assert (await u).x == 3
@@ -126,8 +131,40 @@ async def test_what_was_stored_is_forgotten_with_all_else(c, s, a, b, tmp_path):
     assert u.key not in stored
 
 
+def test_of_shuffles_nothing_is_loaded():
+    """They do more than their results tell."""
+    block = StoredBlock("00000001/u", "sum", 8, {})
+    manifest = Manifest("run", 1, 0.0, {"u": Item("plain", {}, {"0": block, "1": block})})
+    keys = {("u", "0"): "u0", ("u", "1"): "shuffle-p2p-1"}
+    assert StoredVersion(KeptVersion(None, keys, store={}), manifest).places == {"u0": ("u", "0")}
+
+
+def test_what_several_need_is_loaded_once(tmp_path):
+    @two
+    async def run(c, s, a, b):
+        ck, u = await program(c, s, tmp_path, 2, {2: BOTH})
+        others = [c.submit(effect, u, i, key=f"other-{i}") for i in (2, 3)]
+        await dask_hpc.protect(others, "others", levels=PARTNER, client=c)
+        await wait(others)
+        await dask_hpc.protected("others", wait=True, client=c)
+        newer = c.submit(effect, u, 4, key="u3")
+        ck.update(u=newer)
+        ck.step, ck.levels = 3, PARTNER
+        await ck.commit()
+        u.release()
+        await async_poll_for(lambda: "u2" not in s.tasks, 10)
+        ran.clear()
+        async with await all_die(s, a, b):
+            assert [one[0] for one in await c.gather([*others, newer])] == [3.0, 3.0, 3.0]
+            assert sorted(ran) == [2, 3, 4] and controller(s).errors == 0
+            await ck.close()
+
+    run()
+
+
 @two
 async def test_of_a_program_that_is_over_nothing_is_read(c, s, a, b, tmp_path):
+    await dask_hpc.protect(c.submit(np.zeros, 3), "other", client=c)
     with dask.config.set({"hpc.checkpoint.store": str(tmp_path)}):
         async with dask_hpc.Checkpoint("run", client=c, every=1, levels=BOTH) as ck:
             u = await ck.add("u", c.submit(np.zeros, 4))
@@ -135,4 +172,6 @@ async def test_of_a_program_that_is_over_nothing_is_read(c, s, a, b, tmp_path):
                 u = c.submit(effect, u, 0, pure=False)
                 ck.update(u=u)
             stored = controller(s).stored
+            await ck.commit(wait=True)
+            assert u.key in stored
     assert u.key not in stored

@@ -33,7 +33,7 @@ class Recipes:
         self._known: WeakValueDictionary[Hashable, compat.Recipe] = WeakValueDictionary()
         #: there is a copy, but the task is being computed
         self._soon: set[Hashable] = set()
-        #: keys of what is in a store, though Dask may have forgotten them
+        #: keys of what is in stores, though Dask may have forgotten them
         self.stored: Container[Hashable] = ()
         self._loader = _portable(load)
         self._missing = _portable(MissingRecipe())
@@ -158,9 +158,9 @@ class Recipes:
         return compat.without_needs(kept) if kept is not None and self._is_ours(task) else None
 
     def _find(self, need: compat.Recipe) -> compat.Recipe | None:
-        """How to have something that Dask may have forgotten: it is loaded if it is stored."""
+        """How to have something that Dask has forgotten: it is loaded if it is stored."""
         found = self._computed(need)
-        if found is None or need.key not in self.stored or compat.find_task(self._scheduler, need.key):
+        if found is None or need.key not in self.stored:
             return found
         self._replaced[need.key] = found
         return compat.called_with_key(found, self._loader)
