@@ -172,7 +172,8 @@ class Schedule:
         self._kept: dict[str, float] = {}
         self._stake: Stake | None = None
         self._rests_until = 0.0
-        self._possible = tuple(one for one in sets(levels) if may_skip_partners or not one or PARTNER in one)
+        #: sets of levels to choose from
+        self.possible = tuple(one for one in sets(levels) if may_skip_partners or not one or PARTNER in one)
         #: when the next commit to each level is due, by the process's clock
         self.due = dict.fromkeys(levels, inf if aim is not None else monotonic())
 
@@ -218,7 +219,7 @@ class Schedule:
             facts.grows,
             facts.there,
             facts.weights if aim.objective == ENERGY else TIME,
-            self._possible if aim.chooses else (self.levels,),
+            self.possible if aim.chooses else (self.levels,),
         )
         known = self._stake
         if known is not None:
