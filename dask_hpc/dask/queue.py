@@ -175,6 +175,12 @@ def release_queued(scheduler: Any, keys: Iterable[Any], stimulus_id: str) -> Non
 _QUEUE_EXIT = "stimulus_queue_slots_maybe_opened"
 
 
+def queue_goes_on(scheduler: Any) -> None:
+    """Dask's queue looks whether workers have room. When a worker gives a task back (``Reschedule``) it does
+    not: where nothing else runs, what waits in the queue would wait for ever."""
+    getattr(scheduler, _QUEUE_EXIT)(stimulus_id="hpc-given-back")
+
+
 class QueueExit:
     """Where Dask lets tasks out of its queue: called whenever slots of workers may have opened, and all that
     follows from that has been done. Dask is in the middle of a worker's message: an error would close the

@@ -619,6 +619,28 @@ async def test_slots_are_dasks(c, s, a, b):
     await c.gather(futures)
 
 
+def given_back():
+    Event("go").wait(60)
+    raise Reschedule
+
+
+@pytest.mark.queue
+@gen_cluster(client=True, nthreads=[("", 1)], config={"distributed.scheduler.worker-saturation": 1.0})
+async def test_the_queue_goes_on_when_a_task_is_given_back(c, s, a):
+    """As of now Dask does not see to that."""
+    first = c.submit(given_back, key="first")
+    await async_poll_for(lambda: "first" in a.state.tasks, 10)
+    others = c.map(inc, range(5), key=[("q", i) for i in range(5)])
+    await async_poll_for(lambda: len(s.queued) == 5, 10)
+    compat.restrict(s.tasks["first"], {"tcp://nowhere:1"})
+    await Event("go").set()
+    await async_poll_for(lambda: s.tasks["first"].state == "no-worker", 10)
+    assert len(s.queued) == 5, "Dask's queue goes on by itself: compat.queue_goes_on is not needed any more"
+    compat.queue_goes_on(s)
+    assert await c.gather(others) == list(range(1, 6))
+    del first
+
+
 @pytest.mark.queue
 @two
 async def test_nothing_leaves_the_queue_but_by_its_exit(c, s, a, b):

@@ -168,6 +168,8 @@ class Controller(ControllerContext, SchedulerPlugin):
         """A task changed its state. Called several times for every task of the cluster."""
         if key in self.recipes or key in self.protections or key in self.catalogue.content_of:
             self._task_moves(key, start, finish)
+        if start == "processing" and key in self.recipes.given_back:
+            self.recipes.leaves_worker(key)
         if key in self.commits.awaiting:
             self.commits.moves(key, finish)
         if finish in SETTLED and key in self.recoveries:

@@ -10,6 +10,7 @@ remembered here when Dask has forgotten them, the newest ``REMEMBERED``: a progr
 steps does not make the scheduler grow for ever.
 """
 
+import asyncio
 from collections.abc import Container, Hashable, Iterable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
@@ -33,6 +34,8 @@ class Recipes:
         self._known: WeakValueDictionary[Hashable, compat.Recipe] = WeakValueDictionary()
         #: there is a copy, but the task is being computed
         self._soon: set[Hashable] = set()
+        #: a worker has the task, found nothing to load, and is about to give it back
+        self.given_back: set[Hashable] = set()
         #: keys of what is in stores, though Dask may have forgotten them
         self.stored: Container[Hashable] = ()
         self._loader = _portable(load)
@@ -105,10 +108,17 @@ class Recipes:
         if kept is None or kept.run_spec is None:
             return False
         self._replaced.pop(key, None)
-        compat.give_recipe_back(self._scheduler, kept, self._find, self._is_same, self._missing)
+        self._come_back(task, kept)
         # Who asked may have been given up meanwhile, and the task sent back to wait for another worker.
         compat.start_over(self._scheduler, [key])
         return True
+
+    def leaves_worker(self, key: Hashable) -> None:
+        """A task that is given back is with its worker no longer. What it needs may wait in Dask's queue: that
+        does not go on by itself if a worker gives a task back."""
+        self.given_back.discard(key)
+        # Dask is in the midst of it.
+        asyncio.get_running_loop().call_soon(compat.queue_goes_on, self._scheduler)
 
     def forget(self, key: Hashable) -> None:
         self._soon.discard(key)
@@ -122,6 +132,7 @@ class Recipes:
         self._replaced.clear()
         self._old.clear()
         self._soon.clear()
+        self.given_back.clear()
 
     def close(self) -> None:
         """Nobody will answer any more who asks for copies: what can be computed will be. A worker that asks
@@ -139,11 +150,16 @@ class Recipes:
         and else an error."""
         kept = self._replaced.pop(task.key)
         if kept.run_spec is not None:
-            compat.give_recipe_back(self._scheduler, kept, self._find, self._is_same, self._missing)
+            self._come_back(task, kept)
         elif compat.holders(task):
             compat.have_no_recipe(task)
         else:
             compat.fail_instead(task, self._missing)
+
+    def _come_back(self, task: Any, kept: compat.Recipe) -> None:
+        compat.give_recipe_back(self._scheduler, kept, self._find, self._is_same, self._missing)
+        if compat.is_sent(task):
+            self.given_back.add(task.key)
 
     def _replace(self, task: Any) -> list[Any]:
         self._replaced[task.key] = compat.recipe(task, self._known, self._by_name)

@@ -39,11 +39,11 @@ class Rescue(Shelter):
         self._unreadable = 0
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether somebody has to hear when that task is forgotten."""
-        return key in self._recipes or key in self._own
+        """Whether somebody has to hear what becomes of that task."""
+        return key in self._recipes or key in self._own or key in self._recipes.given_back
 
     def __bool__(self) -> bool:
-        return bool(self._recipes or self._own)
+        return bool(self._recipes or self._own or self._recipes.given_back)
 
     def open(self, directory: str) -> None:
         """Use this store from now on, if it can be used."""
@@ -118,11 +118,15 @@ class Rescue(Shelter):
         if self._unreadable <= _SHOWN:
             self._tell("rescue", one_line(f"{key!r} is computed again: {message.get('why')}"))
 
-    def forgotten(self, key: Hashable) -> None:
-        self._recipes.forget(key)
-        if key in self._own:
-            self._own.discard(key)
-            self._delete(key)
+    def moves(self, key: Hashable, start: str, finish: str) -> None:
+        """A task changed its state."""
+        if start == "processing" and key in self._recipes.given_back:
+            self._recipes.leaves_worker(key)
+        if finish == "forgotten":
+            self._recipes.forget(key)
+            if key in self._own:
+                self._own.discard(key)
+                self._delete(key)
 
     def missing(self, keys: Iterable[Hashable]) -> list[Hashable]:
         """Those of the keys that have to be computed again if they are lost."""
@@ -192,8 +196,7 @@ class CheckpointService(Service):
         self.shelter.graph_arrives(tasks)
 
     def task_moves(self, key: Hashable, start: str, finish: str) -> None:
-        if finish == "forgotten":
-            self.shelter.forgotten(key)
+        self.shelter.moves(key, start, finish)
 
     def log_event(self, topic: str, message: Any) -> None:
         if topic == UNREADABLE:
