@@ -114,8 +114,8 @@ class Recipes:
         return True
 
     def leaves_worker(self, key: Hashable) -> None:
-        """A task that is given back is with its worker no longer. What it needs may wait in Dask's queue, which
-        does not go on by itself then."""
+        """A task that is given back is with its worker no longer. What it needs may wait in Dask's queue,
+        which does not go on by itself then."""
         self.given_back.discard(key)
         # Dask is in the midst of it.
         asyncio.get_running_loop().call_soon(compat.queue_goes_on, self._scheduler)
