@@ -1,5 +1,7 @@
 """What a program has in the store is loaded while the cluster lives, if all copies are gone."""
 
+import sys
+
 import dask
 import numpy as np
 import pytest
@@ -36,14 +38,19 @@ def thing(x, i):
     return Thing(i + 1)
 
 
-async def program(c, s, tmp_path, steps, kept, do=effect, between=None, **more):
+def name(i):
+    """Of a result: as of collections, it says what it is."""
+    return f"u-{i:032x}"
+
+
+async def program(c, s, tmp_path, steps, kept, do=effect, **more):
     """Runs so many steps; those that are ``kept`` are committed, by the levels they go to."""
-    u = c.submit(np.zeros, 4, key="u0")
+    u = c.submit(np.zeros, 4, key=name(0))
     with dask.config.set({"hpc.checkpoint.store": str(tmp_path)}):
         ck = await dask_hpc.Checkpoint("run", client=c, every=1, **more)
         u = await ck.add("u", u)
         for i in range(steps):
-            u = c.submit(do, u, i, key=f"u{i + 1}")
+            u = c.submit(do, u, i, key=name(i + 1))
             await u
             ck.step = i + 1
             ck.update(u=u)
@@ -99,7 +106,7 @@ def test_what_is_damaged_there_is_computed_again(tmp_path):
         async with await all_die(s, a, b):
             assert (await u == np.full(4, 4.0)).all()
             assert ran == [0, 1, 2, 3] and controller(s).errors == 0
-            assert "u2" not in controller(s).stored, "it is not tried again"
+            assert name(2) not in controller(s).stored, "it is not tried again"
             await ck.close()
 
     run()
@@ -135,8 +142,24 @@ def test_of_shuffles_nothing_is_loaded():
     """They do more than their results tell."""
     block = StoredBlock("00000001/u", "sum", 8, {})
     manifest = Manifest("run", 1, 0.0, {"u": Item("plain", {}, {"0": block, "1": block})})
-    keys = {("u", "0"): "u0", ("u", "1"): "shuffle-p2p-1"}
-    assert StoredVersion(KeptVersion(None, keys, store={}), manifest).places == {"u0": ("u", "0")}
+    keys = {("u", "0"): name(0), ("u", "1"): f"shuffle-{name(1)}"}
+    assert StoredVersion(KeptVersion(None, keys, store={}), manifest).places == {name(0): ("u", "0")}
+
+
+@pytest.mark.parametrize("kept", [{3: BOTH}, {2: BOTH, 3: PARTNER}])
+def test_a_name_that_may_mean_something_else_by_now_is_not_loaded(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "name", "u{}".format)
+
+    @two
+    async def run(c, s, a, b):
+        ck, u = await program(c, s, tmp_path, 3, kept)
+        ran.clear()
+        async with await all_die(s, a, b):
+            assert (await u == np.full(4, 3.0)).all()
+            assert ran == [0, 1, 2] and controller(s).errors == 0
+            await ck.close()
+
+    run()
 
 
 def test_what_several_need_is_loaded_once(tmp_path):
@@ -149,12 +172,12 @@ def test_what_several_need_is_loaded_once(tmp_path):
         await dask_hpc.protect(others, "others", levels=PARTNER, client=c)
         await wait(others)
         await dask_hpc.protected("others", wait=True, client=c)
-        newer = c.submit(effect, u, 6, key="u3")
+        newer = c.submit(effect, u, 6, key=name(3))
         ck.update(u=newer)
         ck.step, ck.levels = 3, PARTNER
         await ck.commit()
         u.release()
-        await async_poll_for(lambda: "u2" not in s.tasks, 10)
+        await async_poll_for(lambda: name(2) not in s.tasks, 10)
         ran.clear()
         await dies(s, a, b)
         await controller(s).no_copy(key="other-0", why="a worker asked that is dead by now")
@@ -173,7 +196,7 @@ async def test_of_a_program_that_is_over_nothing_is_read(c, s, a, b, tmp_path):
         async with dask_hpc.Checkpoint("run", client=c, every=1, levels=BOTH) as ck:
             u = await ck.add("u", c.submit(np.zeros, 4))
             async for _ in ck.loop(range(3)):
-                u = c.submit(effect, u, 0, pure=False)
+                u = c.submit(effect, u, ck.step)
                 ck.update(u=u)
             stored = controller(s).stored
             await ck.commit(wait=True)

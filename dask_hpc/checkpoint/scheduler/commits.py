@@ -40,8 +40,6 @@ _TRIES = 3  # at copying what agents did not take
 class Program(Series):
     """The versions that a program commits under a name, and how it wants them to be kept."""
 
-    may_skip_partners = True
-
     def __init__(
         self, context: ControllerContext, name: str, awaiting: dict[Hashable, list[KeptVersion]]
     ) -> None:

@@ -174,9 +174,10 @@ class Recipes:
         return compat.without_needs(kept) if kept is not None and self._is_ours(task) else None
 
     def _find(self, need: compat.Recipe) -> compat.Recipe | None:
-        """How to have something that Dask has forgotten: it is loaded if it is stored."""
+        """How to have something that Dask has forgotten: it is loaded if it is stored, and its key says what
+        it is."""
         found = self._computed(need)
-        if found is None or need.key not in self.stored:
+        if found is None or not is_content_key(need.key) or need.key not in self.stored:
             return found
         self._replaced[need.key] = found
         return compat.called_with_key(found, self._loader)

@@ -168,9 +168,6 @@ _SERIALS = count()
 class Series(SeriesState):
     """One name's."""
 
-    #: whether a version may be in the store alone
-    may_skip_partners = False
-
     def __init__(self, context: ControllerContext, name: str, is_eager: bool = False) -> None:
         super().__init__(name, is_eager)
         self._context = context
@@ -230,8 +227,8 @@ class Series(SeriesState):
         if (schedule.levels, schedule.every, schedule.aim) != (tuple(levels), every, aim):
             tasks = (compat.find_task(self._context.scheduler, key) for key in keys)
             nbytes += sum(compat.size(task) for task in tasks if task is not None)
-            failures, may_skip = self._context.failures, self.may_skip_partners
-            self.schedule = Schedule(levels, every, nbytes, failures, aim, may_skip)
+            # A program's version may be in the store alone: what is protected is written when it is copied.
+            self.schedule = Schedule(levels, every, nbytes, self._context.failures, aim, self.is_eager)
 
     def facts(self) -> SeriesFacts:
         """What is known of it now."""

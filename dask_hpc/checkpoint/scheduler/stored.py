@@ -59,14 +59,17 @@ def _reading(
 
 
 class StoredVersion:
-    """A program's newest version in the store: its results by key."""
+    """A program's newest version in the store: its results by key, as far as that says what they are. Any
+    other key may mean something else by the time that it is lost."""
 
     def __init__(self, version: KeptVersion, manifest: Manifest) -> None:
         assert version.store is not None
         self._settings, self._manifest = version.store, manifest
         self._specs: dict[str, dict[str, dict[str, Any]]] = {}
         self.places = {
-            key: at for at, key in version.keys.items() if may_be_stored(key) and self._may_be_read(*at)
+            key: at
+            for at, key in version.keys.items()
+            if is_content_key(key) and may_be_stored(key) and self._may_be_read(*at)
         }
 
     def where(self, key: Hashable) -> dict[str, Any]:
