@@ -35,10 +35,11 @@ from dask_hpc.checkpoint.scheduler.context import Diary, WorkerCalls
 from dask_hpc.checkpoint.scheduler.controller import Controller
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
-from dask_hpc.checkpoint.scheduler.protections import Protected, Protections, StoredResults
+from dask_hpc.checkpoint.scheduler.protections import Protected, Protections
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.schedule import FailureCounts, Schedule
 from dask_hpc.checkpoint.scheduler.series import Series
+from dask_hpc.checkpoint.scheduler.stored import StoredName, StoredResults, StoredVersion
 from dask_hpc.checkpoint.worker.agent import Agent
 from dask_hpc.checkpoint.worker.kept import KeptCopies
 from dask_hpc.checkpoint.worker.transfer import AgentTraffic, Giver
@@ -55,7 +56,8 @@ four = gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=90)
 
 CHECKPOINT = (
     Controller, Agents, AgentChoice, Catalogue, Commits, CopyKeeper, CopyMaker, CopyPlacement, Diary, Disks,
-    FailureCounts, Protected, Protections, Recipes, Schedule, Series, StoredResults, WorkerCalls,
+    FailureCounts, Protected, Protections, Recipes, Schedule, Series, StoredName, StoredResults,
+    StoredVersion, WorkerCalls,
 )  # fmt: skip
 ON_WORKERS = (FarewellPlugin, BundlePlugin, Agent, AgentTraffic, Giver)
 ON_CLIENTS = (Lossless, HPCAdaptive, BatchJobs, Malleable)
@@ -67,6 +69,7 @@ UNGUARDED = {"hook_failed", "update_graph", "transition", "valid_workers_downsca
 CHECKPOINT_WAY_OUT = {
     "_give_up", "_leave", "_end_work", "_let_go", "close_all", "give_back", "restart", "_is_ours", "_find",
     "_is_same", "_by_name", "__iter__", "__len__", "__contains__", "close", "cancel",
+    "_come_back", "_outlast",
 }  # fmt: skip
 BRIDGE_WAY_OUT = {"_remove", "_stop_clocks"}
 CLUSTER_WAY_OUT = {
@@ -79,6 +82,7 @@ CLUSTER_WAY_OUT = {
     "_keep_all",
     "_close_all",
     "correct",
+    "leave",
 }
 
 
@@ -198,7 +202,7 @@ def tables_of(worker):
     plain = {"shuffle", "default", "offload", "actor"}
     return [
         set(worker.handlers), set(worker.stream_handlers), set(worker.metrics), set(worker.executors) - plain,
-        set(vars(worker)) & {"close", "hpc_unreadable"}, {str(w) for w in [worker.state.nthreads]},
+        set(vars(worker)) & {"close"}, {str(w) for w in [worker.state.nthreads]},
     ]  # fmt: skip
 
 

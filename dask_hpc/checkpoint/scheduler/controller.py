@@ -169,7 +169,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         if key in self.recipes or key in self.protections or key in self.catalogue.content_of:
             self._task_moves(key, start, finish)
         if start == "processing" and key in self.recipes.given_back:
-            self.recipes.leaves_worker(key)
+            self._leaves_worker(key)
         if key in self.commits.awaiting:
             self.commits.moves(key, finish)
         if finish in SETTLED and key in self.recoveries:
@@ -193,6 +193,10 @@ class Controller(ControllerContext, SchedulerPlugin):
             asyncio.get_running_loop().call_soon(compat.forget_unneeded, self.scheduler, unneeded)
         self.protections.moves(key, finish)
         self.keeper.moves(key, finish)
+
+    @guarded
+    def _leaves_worker(self, key: Hashable) -> None:
+        self.recipes.leaves_worker(key)
 
     @guarded
     def replicas_arrive(self, worker: str, keys: Iterable[Hashable]) -> None:

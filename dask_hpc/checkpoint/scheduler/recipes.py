@@ -20,6 +20,8 @@ from dask_hpc.checkpoint.worker.loaders import CopyLoader, MissingRecipe, is_con
 
 #: recipes of protected keys that Dask has forgotten
 REMEMBERED = 100_000
+#: seconds between looks at what workers have still to give back, once nobody tells us of it any more
+_LOOKS = 0.1
 
 
 class Recipes:
@@ -136,14 +138,28 @@ class Recipes:
 
     def close(self) -> None:
         """Nobody will answer any more who asks for copies: what can be computed will be. A worker that asks
-        just now will have it run again."""
+        just now will have it run again. Raises what went wrong with the last that could not be given back."""
         self._soon.clear()
-        keys = list(self)
+        keys, wrong = list(self), None
         for key in keys:
             task = compat.find_task(self._scheduler, key)
-            if task is not None and self._is_ours(task):
-                self.give_back(task)
+            try:
+                if task is not None and self._is_ours(task):
+                    self.give_back(task)
+            except Exception as error:
+                wrong = error
         compat.start_over(self._scheduler, keys)
+        self._outlast()
+        if wrong is not None:
+            raise wrong
+
+    def _outlast(self) -> None:
+        """See Dask's queue go on until workers have given back what they had when we left."""
+        tasks = (compat.find_task(self._scheduler, key) for key in self.given_back)
+        self.given_back = {task.key for task in tasks if task is not None and compat.is_sent(task)}
+        compat.queue_goes_on(self._scheduler)
+        if self.given_back:
+            asyncio.get_running_loop().call_later(_LOOKS, self._outlast)
 
     def give_back(self, task: Any) -> None:
         """A task gets its own recipe back. Scattered data, which has none, is a plain result if it is there,

@@ -21,6 +21,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from io import BytesIO
 from itertools import accumulate, pairwise
 from secrets import token_bytes, token_hex
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from distributed import Reschedule, get_worker
@@ -48,6 +50,8 @@ _KEY_FILE = ".hpc-rescue-key"
 _SUFFIX = ".result"
 _FORMAT, _FIRST_FORMAT = "dask-hpc result 2", "dask-hpc result 1"
 _TRIES = 3  # at a file that cannot be read
+_tried: WeakKeyDictionary[Any, Counter[Any]] = WeakKeyDictionary()  # in vain, by worker
+_ERRORS = 10  # of ours, before a task fails: more than switch us off
 _DIGEST = 32  # bytes
 _ALIGNED = 64  # bytes
 _LONGEST_LINE = 100_000  # that says what is in a file
@@ -172,12 +176,17 @@ class Loader:
             return self.store.read(key)
         except Exception as error:
             worker = get_worker()
-            tried = vars(worker).setdefault("hpc_unreadable", {})
-            tried[key] = tried.get(key, 0) + 1
-            if tried[key] > _TRIES:
+            if _has_tried(worker, key) > _TRIES:
                 raise
             worker.log_event(UNREADABLE, {"key": key, "why": str(error)})
             raise Reschedule from None
+
+
+def _has_tried(worker: Any, key: Any) -> int:
+    """Once more, in vain. Gives how often this worker has."""
+    tried = _tried.setdefault(worker, Counter())
+    tried[key] += 1
+    return tried[key]
 
 
 #: seconds to wait before agents that did not answer are tried again
@@ -210,8 +219,10 @@ class CopyLoader:
             why = str(error)
         except Exception as error:  # ours, here or at the scheduler's: as good as no copy
             why = f"{type(error).__name__}: {error}"
-        # None: the scheduler knows nothing of us any more, and of this task it knows what it was before.
-        if sync(worker.loop, worker.scheduler.hpc_checkpoint_no_copy, key=key, why=why) is False:
+        said = sync(worker.loop, worker.scheduler.hpc_checkpoint_no_copy, key=key, why=why)
+        # None: an error of ours; or the scheduler knows nothing of us any more, and of this task it knows
+        # what it was before, unless that went wrong, too.
+        if said is False or (said is None and _has_tried(worker, key) > _ERRORS):
             raise Lost(f"{key!r} is lost with all its copies, and nothing can compute it: {why}")
         raise Reschedule from None
 
