@@ -41,6 +41,8 @@ class SentTask(NamedTuple):
     seconds: float | None
     #: how many seconds ago that was
     silence: float
+    #: it may be one that waits: its worker was sent more than it has threads, and did not say that it runs
+    may_wait: bool
 
 
 class ExtraRun:
@@ -305,19 +307,14 @@ def sent_tasks(scheduler: Any) -> Iterator[SentTask]:
     what left the thread pool."""
     now = time()
     for address, worker in scheduler.workers.items():
-        for task in worker.processing:
-            if (
-                is_extra(task)
-                or task in worker.long_running
-                or task.actor
-                or task.resource_restrictions
-                or _is_of_shuffle(task)
-            ):
+        there = [task for task in worker.processing if not is_extra(task) and task not in worker.long_running]
+        for task in there:
+            if task.actor or task.resource_restrictions or _is_of_shuffle(task):
                 continue
             said, silence = worker.executing.get(task), max(0.0, now - worker.last_seen)
-            yield SentTask(
-                task.key, task.prefix.name, address, None if said is None else said + silence, silence
-            )
+            seconds = None if said is None else said + silence
+            may_wait = seconds is None and len(there) > worker.nthreads
+            yield SentTask(task.key, task.prefix.name, address, seconds, silence, may_wait)
 
 
 def _is_of_shuffle(task: Any) -> bool:

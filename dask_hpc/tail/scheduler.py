@@ -102,7 +102,7 @@ class BackupRuns(Service):
         self._strategy: Any = None
         self._durations = NodeDurations()
         self.slow: dict[str, SlowNode] = {}
-        #: tasks that were seen to run, where, and since when
+        #: tasks that were sent, where, and since when they were seen to run: not yet, if that is endless
         self._seen: dict[Hashable, tuple[str, float]] = {}
         self._last_task = self._listened = -inf
         self.made = self.first = 0
@@ -211,13 +211,16 @@ class BackupRuns(Service):
         tasks = []
         spare = compat.spare_threads(scheduler)
         for task in compat.sent_tasks(scheduler):
-            where, since = before.get(task.key, ("", now))
-            since = since if where == task.address else now
+            where, since = before.get(task.key, ("", inf))
+            if task.may_wait:
+                since = inf
+            elif where != task.address or since == inf:
+                since = now
             self._seen[task.key] = (task.address, since)
             if spare and task.key not in self._runs.by_key and self._may_run_twice(task.key):
                 allowed = compat.allowed(scheduler, task.key, spare)
                 node = nodes.node_of(task.address)
-                seconds = min(now - since, task.silence) if task.seconds is None else task.seconds
+                seconds = max(0.0, min(now - since, task.silence)) if task.seconds is None else task.seconds
                 tasks.append(TailTask(task.key, task.prefix, node, seconds, allowed))
         if not tasks:
             return None

@@ -1749,6 +1749,19 @@ async def test_a_task_runs_twice(c, s, a, b):
     assert not [one for one in events if isinstance(one, Exception)]
 
 
+@gen_cluster(client=True, nthreads=[("", 1)])
+async def test_what_was_sent_may_wait_behind_others_until_its_worker_says_that_it_runs(c, s, a):
+    first = c.submit(blocked, "go", key="first")
+    await async_poll_for(lambda: "first" in a.state.tasks, 10)
+    assert [one.may_wait for one in compat.sent_tasks(s)] == [False]
+    second = c.submit(blocked, "go", 1, key="second")
+    await async_poll_for(lambda: "second" in a.state.tasks, 10)
+    await async_poll_for(lambda: s.workers[a.address].executing, 10)
+    assert {one.key: one.may_wait for one in compat.sent_tasks(s)} == {"first": False, "second": True}
+    await Event("go").set()
+    await c.gather([first, second])
+
+
 @two
 async def test_a_run_that_has_not_begun_is_given_back(c, s, a, b):
     runs = compat.ExtraRuns(s, lambda *who: None, lambda error: None)
