@@ -32,9 +32,21 @@ def put(table: MutableMapping[str, Any], name: str, ours: Any) -> Callable[[], N
     return end
 
 
+class _Handler:
+    """Answers a remote call, until it is removed. Dask remembers each handler for as long as its process
+    lives, and would remember with our calls all that belongs to them."""
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.__name__ = name
+        self.call: Callable[..., Any] | None = call
+
+    def __call__(self, **arguments: Any) -> Any:
+        return None if self.call is None else self.call(**arguments)
+
+
 def add_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
     """Let a scheduler or a worker answer these remote calls."""
-    server.handlers.update(calls)
+    server.handlers.update({name: _Handler(name, call) for name, call in calls.items()})
 
 
 def refusal(error: Exception) -> Any:
@@ -46,8 +58,10 @@ def refusal(error: Exception) -> Any:
 def remove_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
     """It answers them no more, unless somebody else does by now."""
     for name, call in calls.items():
-        if server.handlers.get(name) == call:
+        found = server.handlers.get(name)
+        if isinstance(found, _Handler) and found.call == call:
             del server.handlers[name]
+            found.call = None
 
 
 def subscribe(scheduler: Any, topic: str, client: str) -> None:

@@ -1,9 +1,11 @@
 """A contract test for every private name of Dask that the room ``dask/`` touches."""
 
 import asyncio
+import gc
 import inspect
 import pickle
 import signal
+import weakref
 from contextlib import suppress
 from math import inf
 from time import monotonic, time
@@ -1747,6 +1749,29 @@ async def test_a_task_runs_twice(c, s, a, b):
     assert compat.usual_seconds(s, "x")[0] == 1 and compat.usual_seconds(s, "y") == (0, 0.0)
     assert compat.spare_threads(s) == {a.address: 1, b.address: 1}
     assert not [one for one in events if isinstance(one, Exception)]
+
+
+class Owner:
+    async def call(self, x):
+        return x + 1
+
+
+@gen_cluster(client=True, nthreads=[])
+async def test_what_answered_calls_is_not_remembered(c, s):
+    """Dask remembers whether handlers expect a comm, for ever."""
+    plain, ours = Owner(), Owner()
+    s.handlers["plain"] = plain.call
+    calls = {"ours": ours.call}
+    compat.add_calls(s, calls)
+    assert (await c.scheduler.plain(x=1), await c.scheduler.ours(x=2)) == (2, 3)
+    del s.handlers["plain"]
+    compat.remove_calls(s, calls)
+    assert "ours" not in s.handlers
+    old = weakref.ref(plain), weakref.ref(ours)
+    del plain, ours, calls
+    gc.collect()
+    assert old[0]() is not None, "Dask forgets handlers: compat.add_calls may give it ours as they are"
+    assert old[1]() is None
 
 
 @gen_cluster(client=True, nthreads=[("", 1)])

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import weakref
 from contextlib import suppress
 from itertools import product
 
@@ -256,6 +257,7 @@ def test_nothing_is_left_whenever_it_is_closed(moment):
         assert before[0] == set()
         m = await dask_hpc.manage(c, "fpsma-pwma")
         assert traces(s)[0], "the comparison sees nothing"
+        ours = weakref.ref(plugin_of(s))
         await m.set(**{"settings.fair-shares": True})
         waiters = []
         if moment != "at once":
@@ -287,6 +289,7 @@ def test_nothing_is_left_whenever_it_is_closed(moment):
             assert await c.submit(inc, 7) == 8
         gc.collect()
         await nothing_left(s, before)
+        assert ours() is None, "nobody needs it, and it is remembered"
 
     body()
 
