@@ -32,7 +32,7 @@ def put(table: MutableMapping[str, Any], name: str, ours: Any) -> Callable[[], N
     return end
 
 
-class _Handler:
+class RemovableCall:
     """Answers a remote call, until it is removed. Dask remembers each handler for as long as its process
     lives, and would remember with our calls all that belongs to them."""
 
@@ -46,7 +46,7 @@ class _Handler:
 
 def add_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
     """Let a scheduler or a worker answer these remote calls."""
-    server.handlers.update({name: _Handler(name, call) for name, call in calls.items()})
+    server.handlers.update({name: RemovableCall(name, call) for name, call in calls.items()})
 
 
 def refusal(error: Exception) -> Any:
@@ -59,7 +59,7 @@ def remove_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
     """It answers them no more, unless somebody else does by now."""
     for name, call in calls.items():
         found = server.handlers.get(name)
-        if isinstance(found, _Handler) and found.call == call:
+        if isinstance(found, RemovableCall) and found.call == call:
             del server.handlers[name]
             found.call = None
 
