@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
 from functools import partial
+from inspect import signature
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -38,10 +39,11 @@ class RemovableCall:
 
     def __init__(self, name: str, call: Callable[..., Any]) -> None:
         self.__name__ = name
+        self.__signature__ = signature(call)  # Dask looks whether it begins with a comm
         self.call: Callable[..., Any] | None = call
 
-    def __call__(self, **arguments: Any) -> Any:
-        return None if self.call is None else self.call(**arguments)
+    def __call__(self, *comm: Any, **arguments: Any) -> Any:
+        return None if self.call is None else self.call(*comm, **arguments)
 
 
 def add_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:

@@ -193,7 +193,7 @@ async def test_a_full_disk_is_told_once(c, s, a, b, d):
     await agent.take(wanted(await results(c, b, 1000, 2000), b))
     agent.kept.shelf.budget = 0
     a.monitor.get_process_memory = lambda: a.memory_manager.memory_limit
-    await async_poll_for(lambda: s.get_events(SAYS), 5)
+    await async_poll_for(lambda: s.get_events(SAYS), 30)
     (full,) = await agent.take(wanted(await results(c, b, 100, name="y"), b))
     assert "neither into memory nor on disk" in full["full"]
     for _ in range(3):
