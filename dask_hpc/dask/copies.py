@@ -307,14 +307,19 @@ def sent_tasks(scheduler: Any) -> Iterator[SentTask]:
     what left the thread pool."""
     now = time()
     for address, worker in scheduler.workers.items():
-        there = [task for task in worker.processing if not is_extra(task) and task not in worker.long_running]
-        for task in there:
-            if task.actor or task.resource_restrictions or _is_of_shuffle(task):
+        is_full = is_overfull(scheduler, address)
+        for task in worker.processing:
+            if (
+                is_extra(task)
+                or task in worker.long_running
+                or task.actor
+                or task.resource_restrictions
+                or _is_of_shuffle(task)
+            ):
                 continue
             said, silence = worker.executing.get(task), max(0.0, now - worker.last_seen)
             seconds = None if said is None else said + silence
-            may_wait = seconds is None and len(there) > worker.nthreads
-            yield SentTask(task.key, task.prefix.name, address, seconds, silence, may_wait)
+            yield SentTask(task.key, task.prefix.name, address, seconds, silence, is_full and seconds is None)
 
 
 def _is_of_shuffle(task: Any) -> bool:

@@ -2,7 +2,8 @@
 
 ``python stragglers.py`` prints a line for each experiment, ``--only steps`` for one of them, ``--runs 5``
 with so many runs each. Ratios are those of pairs of runs beside each other on one cluster, plain Dask and
-ours by turns; of them the median, the least and the greatest.
+ours by turns; of them the median, the least and the greatest. Before each run garbage is collected: what
+opening the management has made is not of the run.
 
 A worker of one thread is made slow by a busy loop: a thread of its process that computes in Python. Whoever
 wakes up there waits 5 ms for the interpreter's lock. So a task here is a row of short sleeps, and how short
@@ -180,7 +181,7 @@ def pairs(
             seconds = {}
             for one in ("plain", "ours") if run % 2 else ("ours", "plain"):
                 with dask_hpc.manage(client, policy) if one == "ours" else nullcontext():
-                    gc.collect()  # else a run pays for all that was made since the last time: some 0.1 s
+                    gc.collect()  # which takes some 0.1 s whenever Python comes to it
                     seconds[one] = in_steps(client, *how, clock=clock)
                 sleep(0.5)  # what computes in vain ends
             found.append(seconds["plain"] / seconds["ours"])

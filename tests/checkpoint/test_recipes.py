@@ -1,10 +1,13 @@
-"""Recipes are kept as long as they may be needed, and not much longer."""
+"""Recipes are kept as long as they may be needed, not much longer, and given back when all ends."""
 
+import asyncio
 import gc
 
+import numpy as np
 import pytest
 from distributed import Event, Worker, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
+from test_protect import controller, dies
 
 import dask_hpc
 from dask_hpc import dask as compat
@@ -113,3 +116,40 @@ async def test_scattered_data_is_plain_again_when_the_service_goes(c, s, a, b):
     assert compat.has_recipe(s.tasks[data.key])
     await dask_hpc.unprotect("it", client=c)
     assert not compat.has_recipe(s.tasks[data.key]) and await data == 5
+
+
+@pytest.mark.parametrize("is_wrong", [False, True], ids=["fine", "wrong"])
+@gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.scheduler.worker-saturation": 1.0})
+async def test_nothing_hangs_when_all_ends_while_a_worker_asks_for_a_copy(c, s, a, b, is_wrong):
+    """What it gives back after that needs what waits in Dask's queue by then; and one that cannot be given
+    back keeps no other."""
+    bases = [c.submit(np.zeros, 4, key=("base", i)) for i in range(7)]
+    first, *others = [c.submit(sum, bases, key=("other", i)) for i in range(7)]
+    await wait([first, *others])
+    await dask_hpc.protect([first, *others], "all", levels=("partner",), client=c)
+    await dask_hpc.protected("all", wait=True, client=c)
+    del bases
+    ours, asked, answer = controller(s), asyncio.Event(), asyncio.Event()
+
+    async def where(key, worker):
+        if worker not in (a.address, b.address):
+            asked.set()
+        await answer.wait()
+
+    s.handlers["hpc_checkpoint_where"] = where
+    await dies(s, a, b)
+    async with Worker(s.address, nthreads=1):
+        await asked.wait()
+        if is_wrong:
+            fine = ours.recipes.give_back
+            ours.recipes.give_back = lambda task: 1 / 0 if task.key == first.key else fine(task)
+        ours.stop()
+        answer.set()
+        assert [one[0] for one in await asyncio.wait_for(c.gather(others), 20)] == [0.0] * 6
+        await async_poll_for(lambda: not ours.recipes.given_back, 10)
+        assert ours.errors == is_wrong
+        if is_wrong:
+            with pytest.raises(RuntimeError, match=r"'other', 0\) is lost with all its copies"):
+                await first
+        else:
+            assert (await first)[0] == 0.0

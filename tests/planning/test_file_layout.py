@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.file_layout import DEALINGS, BlockInterval, BlockMove, FileLayout, next_to_go
+from dask_hpc.planning.moves.file_layout import DEALINGS, BlockInterval, BlockMove, FileLayout, next_to_go
 
 FOUR, SIX = [f"s{i}" for i in range(4)], [f"s{i}" for i in range(6)]
 dealings = st.sampled_from(DEALINGS)

@@ -50,7 +50,6 @@ _KEY_FILE = ".hpc-rescue-key"
 _SUFFIX = ".result"
 _FORMAT, _FIRST_FORMAT = "dask-hpc result 2", "dask-hpc result 1"
 _TRIES = 3  # at a file that cannot be read
-_tried: WeakKeyDictionary[Any, Counter[Any]] = WeakKeyDictionary()  # in vain, by worker
 _ERRORS = 20  # of ours, before a task fails: twice as many as switch us off
 _DIGEST = 32  # bytes
 _ALIGNED = 64  # bytes
@@ -176,14 +175,18 @@ class Loader:
             return self.store.read(key)
         except Exception as error:
             worker = get_worker()
-            if _has_tried(worker, key) > _TRIES:
+            if _count_try(worker, key) > _TRIES:
                 raise
             worker.log_event(UNREADABLE, {"key": key, "why": str(error)})
             raise Reschedule from None
 
 
-def _has_tried(worker: Any, key: Any) -> int:
-    """Once more, in vain. Gives how often this worker has."""
+#: of keys that could not be loaded, by worker
+_tried: WeakKeyDictionary[Any, Counter[Any]] = WeakKeyDictionary()
+
+
+def _count_try(worker: Any, key: Any) -> int:
+    """Once more this worker has tried in vain. Gives how often it has."""
     tried = _tried.setdefault(worker, Counter())
     tried[key] += 1
     return tried[key]
@@ -222,7 +225,7 @@ class CopyLoader:
         said = sync(worker.loop, worker.scheduler.hpc_checkpoint_no_copy, key=key, why=why)
         # None: an error of ours; or the scheduler knows nothing of us any more, and of this task it knows
         # what it was before, unless that went wrong, too.
-        if said is False or (said is None and _has_tried(worker, key) > _ERRORS):
+        if said is False or (said is None and _count_try(worker, key) > _ERRORS):
             raise Lost(f"{key!r} is lost with all its copies, and nothing can compute it: {why}")
         raise Reschedule from None
 

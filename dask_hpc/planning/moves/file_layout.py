@@ -2,8 +2,9 @@
 
 Work 002, 3.2 (Hercules) deals blocks in turn and writes down, for a file that was there when servers came,
 from which block on the longer list holds: nothing moves. 3.3 (GekkoFS) has no list but a hash of each block,
-so almost everything moves. Rendezvous hashing is ours, for comparison: of old blocks only those move that
-belong to the new servers.
+modulo the number of servers, so almost everything moves. We take a block's number, and the file's offset, for
+its hash. Rendezvous hashing is ours, for comparison: of old blocks only those move that belong to the new
+servers.
 
 3.2 says of a server that goes that all blocks are dealt anew (*total*), or only those that lie there
 (*partial*); the second needs an exception for each block, which is kept beside the intervals.
