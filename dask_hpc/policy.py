@@ -21,6 +21,7 @@ from dask_hpc.strategies.size.demand import Demand
 from dask_hpc.strategies.strategy import (
     CheckpointStrategy,
     FailureStrategy,
+    FilesStrategy,
     IoStrategy,
     LendingStrategy,
     Loans,
@@ -88,6 +89,8 @@ class Policy:
     io: IoStrategy | None = None
     #: of slow tasks at the ends of stages, and of slow nodes
     tail: TailStrategy | None = None
+    #: of file systems in the memory of nodes
+    files: FilesStrategy | None = None
     #: of the copies that protected results have on other nodes
     checkpoint: CheckpointStrategy | None = None
     #: of the cluster itself; asked only when somebody lets us adapt it

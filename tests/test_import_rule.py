@@ -46,10 +46,14 @@ ROOMS = {
     "bridge": {"model", "planning", "config", "dask", "cluster"},
     "lanes": {"model", "planning", "policy", "strategies.io", "config", "dask", "cluster"},
     "tail": {"model", "planning", "policy", "strategies.tail", "config", "dask", "cluster"},
-    "simulator": {"model", "planning", "policy", "view", "strategies.checkpoint", "strategies.io", "display"},
+    "simulator": {
+        "model", "planning", "policy", "view", "strategies.checkpoint", "strategies.files", "strategies.io",
+        "display",
+    },
     "view": {"model", "planning.in_situ", "policy", "dask", "cluster.scheduler"},
     "reproduce": {
-        "model", "planning", "policy", "simulator", "strategies.checkpoint", "strategies.malleability",
+        "model", "planning", "policy", "simulator", "strategies.checkpoint", "strategies.files",
+        "strategies.malleability",
     },
     "doctor": {"model", "planning", "config", "power"},
     "preload": {"model", "cluster"},

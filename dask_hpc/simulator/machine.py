@@ -100,6 +100,8 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
             )
     if policy.tail is not None:
         lines.append(f"{policy.name}: tail: {policy.tail.name} does nothing: a simulated job is not of tasks")
+    if policy.files is not None:
+        lines.append(f"{policy.name}: files: {policy.files.name} does nothing: no simulated job keeps files")
     is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)
     if is_by_io and all(arrival.job.io_intensity is None for arrival in workload):
         lines.append(f"{policy.name}: io-aware has nothing to go by: no job says its io_intensity, or phases")

@@ -7,6 +7,7 @@ from typing import Any
 
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 from dask_hpc.strategies.failure.node_stealing import NodeStealing
+from dask_hpc.strategies.files.throughput import Throughput
 from dask_hpc.strategies.io.io_aware import IoAware, IoAwareQueue
 from dask_hpc.strategies.io.io_lanes import IoLanes
 from dask_hpc.strategies.lending.favor_checkpoints import FavorCheckpoints
@@ -54,14 +55,15 @@ _OURS: tuple[Any, ...] = (
     InSitu,  # in situ pipelines
     IoLanes,  # what reads at the same time, and beside what
     BackupTasks,  # what runs twice
+    Throughput,  # where scratch files are kept
     AgentRule,  # where copies of results are kept
     Demand,  # how many nodes there are at all
 )  # fmt: skip
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue", "malleability", "nodes", "failure", "lending", "power", "placement", "io", "tail", "checkpoint",
-    "size",
+    "queue", "malleability", "nodes", "failure", "lending", "power", "placement", "io", "tail", "files",
+    "checkpoint", "size",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from dask_hpc.model.waiting import Ranking
 from dask_hpc.planning.in_situ.back_pressure import SlowWish
 from dask_hpc.planning.in_situ.partition import PipelineView, Placement
 from dask_hpc.strategies.checkpoint.agents import AgentNode, Direct, GiveBack, ItemAgents, MoreNodes
+from dask_hpc.strategies.files.files_view import FilesResize, FilesView
 from dask_hpc.strategies.io.lane_view import IoView, LaneLimit, Mix, Next
 from dask_hpc.strategies.tail.tail_view import BackupCopy, TailView
 
@@ -216,6 +217,21 @@ class TailStrategy(Strategy, Protocol):
     def decide(self, view: TailView, memory: Any) -> tuple[Sequence[BackupCopy], Any]:
         """The tasks that run a second time elsewhere, and what to remember. Asked again and again while
         threads have nothing to do and no task waits for one."""
+
+
+class FilesStrategy(Strategy, Protocol):
+    """How many nodes keep the blocks of a file system in memory."""
+
+    concern: ClassVar[str] = "files"
+
+    @property
+    def window(self) -> int:
+        """How many of the newest operations it looks at: a body need not keep more."""
+        return 20
+
+    def decide(self, view: FilesView) -> FilesResize | None:
+        """Another number of nodes, or None if it stays. Asked when operations have ended or bounds have
+        changed; all there is to be known is in the view, so nothing is remembered."""
 
 
 class CheckpointStrategy(Strategy, Protocol):

@@ -1,0 +1,1 @@
+"""Strategies for scratch files in the memory of a cluster: how many nodes keep them."""
