@@ -21,6 +21,7 @@ from dask_hpc.reproduce import (
     live_adaptation,
     live_checkpoint,
     malleable_jobs,
+    memory_files_growth,
     proactive,
     reservation_checkpoints,
     reservation_from_history,
@@ -46,6 +47,7 @@ AT_ONCE = (
     "in-situ-sync",
     "io-pairs",
     "ma-ra-vs-ma-ma",
+    "memory-files-growth",
     "multilevel-systems",
     "node-stealing-toy",
     "redistribution",
@@ -310,6 +312,28 @@ def test_smaller_reads_damp_what_fluctuates_and_who_is_slower_lags():
     assert ours == 16 > theirs > 0
     assert claims["MA-RA lags behind MA-MA by"].ours == ours - theirs
     assert not claims["MA-RA lags behind MA-MA by"].reached, "ours lags by more than four"
+
+
+def test_files_in_memory_gain_by_growth_what_one_number_says():
+    """The formula with the share that was fitted; what a simulation by blocks adds is little."""
+    found = small("memory-files-growth")
+    beside = {one.figure: one.ours for one in found.beside}
+    share = memory_files_growth._SHARE
+    for servers in (2, 4, 8):
+        wanted = 100 / (share + (1 - share) * servers / 16) - 100
+        ours = beside[f"writes gain where {servers} servers become 16, mean of sizes"]
+        assert ours == pytest.approx(wanted, abs=1.5)
+        full = min(servers, 4.2) / 4.2
+        reads = beside[f"reads gain where {servers} servers become 16, mean of sizes"]
+        assert reads == pytest.approx(100 / (share + (1 - share) * full) - 100, abs=0.5)
+    assert {one.claim for one in found.claims if not one.reached} == {
+        "strong, 1 MB: reads gain where 2 servers become 16",
+        "strong: mean throughput of writes in blocks of 1 MB, over 256 kB",
+        "strong: mean throughput of reads in blocks of 1 MB, over 256 kB",
+    }
+    assert beside["strategy, from 2 servers, recommended what 8 give: most servers"] == 8
+    late = "if servers came after as many seconds as with 2: writes gain where"
+    assert beside[f"{late} 4 servers become 16"] == beside[f"{late} 8 servers become 16"] == 0
 
 
 def test_an_array_moves_as_few_bytes_as_it_can():
