@@ -18,6 +18,7 @@ _WHERE = {
     "HPCAdaptive": "dask_hpc.cluster.client.adaptive",
     "InSituPipeline": "dask_hpc.in_situ.client.pipeline",
     "Bridge": "dask_hpc.bridge.producer",
+    "MemoryFiles": "dask_hpc.memory_files.client.memory_files",
     "Checkpoint": "dask_hpc.checkpoint.client.program",
     "protect": "dask_hpc.checkpoint.client.protect",
     "restore": "dask_hpc.checkpoint.client.restore",

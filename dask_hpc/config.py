@@ -161,6 +161,12 @@ def _checkpoint(value: Any) -> Any:
     return {key: _read(_CHECKPOINT, key, given[key], key) for key in _CHECKPOINT}
 
 
+def _memory_files(value: Any) -> Any:
+    known = DEFAULTS["hpc"]["memory-files"]
+    _if(isinstance(value, Mapping) and set(value) <= set(known), value, "some of " + ", ".join(known))
+    return {key.replace("-", "_"): found for key, found in (known | dict(value)).items()}
+
+
 def _read(readers: Mapping[str, Reader], key: str, value: object, where: str) -> Any:
     with within(where):
         return readers[key](value)
@@ -224,7 +230,9 @@ _READERS: Mapping[str, Reader] = {
     "batch": _batch,
     "ask": _ask,
     "checkpoint": _checkpoint,
+    "memory-files": _memory_files,
 }
+_APART = ("policy", "batch", "ask", "checkpoint", "memory-files")
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
 LIVE = ("drain", "fair-shares", "io-lanes", "spread")
 
@@ -237,12 +245,19 @@ def policy() -> str:
 
 def settings() -> dict[str, Any]:
     """Everything else under ``hpc``, checked: what the scheduler is told when control starts."""
-    return {key: _configured(key) for key in _READERS if key not in ("policy", "batch", "ask", "checkpoint")}
+    return {key: _configured(key) for key in _READERS if key not in _APART}
 
 
 def checkpoint() -> dict[str, Any]:
     """``hpc.checkpoint``, checked: what checkpoints do if nothing else is said."""
     found: dict[str, Any] = _configured("checkpoint")
+    return found
+
+
+def memory_files() -> dict[str, Any]:
+    """``hpc.memory-files``: what a file system in memory is if nothing else is said. Its values are checked
+    where they are used."""
+    found: dict[str, Any] = _configured("memory-files")
     return found
 
 

@@ -41,6 +41,11 @@ ROOMS = {
         "model", "planning", "strategies", "config", "dask", "redistribution.client",
         "cluster.scheduler.service", "cluster.worker.farewell",
     },
+    # files in memory are kept by the agents of checkpoints
+    "memory_files": {
+        "model", "planning", "strategies.files", "strategies.checkpoint", "config", "dask",
+        "cluster.scheduler.service", "checkpoint",
+    },
     "redistribution": {"model", "planning", "config", "dask", "cluster"},
     "in_situ": {"model", "planning", "policy", "config", "dask", "cluster"},
     "bridge": {"model", "planning", "config", "dask", "cluster"},

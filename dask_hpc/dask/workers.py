@@ -10,7 +10,7 @@ from time import time
 from typing import Any, NamedTuple
 
 import cloudpickle
-from distributed import NannyPlugin, Status, WorkerPlugin
+from distributed import NannyPlugin, Status, Worker, WorkerPlugin, default_client, get_worker
 from distributed.scheduler import WorkerState
 from distributed.shuffle._core import ShuffleId, barrier_key
 from distributed.stealing import WorkStealing
@@ -623,3 +623,18 @@ def _start_what_is_ready(worker: Any) -> None:
     """A worker looks for work when a task ends; with more threads than before, it need not wait for that."""
     if worker.state.running and worker.status.name == "running":
         worker.handle_stimulus(UnpauseEvent(stimulus_id="hpc-threads"))
+
+
+def server_here() -> Any:
+    """By what this process is part of Dask: the worker that runs this task, its client, or any worker in it.
+    None if by nothing."""
+    try:
+        return get_worker()
+    except ValueError:
+        pass
+    try:
+        return default_client()
+    except ValueError:
+        pass
+    alive = (Status.running, Status.paused, Status.closing_gracefully)
+    return next((worker for worker in Worker._instances if worker.status in alive), None)

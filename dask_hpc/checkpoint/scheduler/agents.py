@@ -427,10 +427,14 @@ class Disks:
 
     async def keep(self, keys: Iterable[Hashable]) -> OnDisk:
         """Have agents write the copies of these keys' blocks to their disks."""
+        return await self.keep_contents(self._catalogue.where(key)[0] for key in keys)
+
+    async def keep_contents(self, contents: Iterable[str]) -> OnDisk:
+        """The same of contents."""
         by_agent: dict[str, set[str]] = {}
-        for key in keys:
-            content, agents = self._catalogue.where(key)
-            for agent in agents:
+        for content in contents:
+            copies = self._catalogue.contents.get(content)
+            for agent in sorted(copies.where) if copies is not None else ():
                 by_agent.setdefault(agent, set()).add(content)
         began = monotonic()
         found = OnDisk(set(), 0, 0.0, "")

@@ -52,7 +52,7 @@ class Catalogue:
             return False
         before = self.content_of.get(key)
         if before is not None and before != content:  # it was computed again, and came out otherwise
-            self._needs_no_longer(key, before)
+            self.needs_no_longer(key, before)
         self.content_of[key] = content
         self.need(key, content, nbytes, copies)
         return self.add(content, agent)
@@ -123,7 +123,8 @@ class Catalogue:
     def nbytes_on(self, agent: str) -> int:
         return self._bytes.get(agent, 0)
 
-    def _needs_no_longer(self, owner: Hashable, content: str) -> None:
+    def needs_no_longer(self, owner: Hashable, content: str) -> None:
+        """A key, a version or somebody else needs this one no more: see ``unneeded``."""
         self._needs.get(owner, {}).pop(content, None)
         copies = self.contents.get(content)
         if copies is not None:

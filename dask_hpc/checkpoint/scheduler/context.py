@@ -3,10 +3,10 @@ counts, and one line of the story for each event, however many blocks it is abou
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Hashable, Iterable
+from collections.abc import Awaitable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
@@ -210,6 +210,22 @@ NAME = "dask-hpc-checkpoint"
 BORROWS = "checkpoint"
 
 
+class Tenant(Protocol):
+    """Another service that keeps blocks with the agents: see ``tenant_blocks``."""
+
+    def agents_change(self) -> None:
+        """Some have come, or gone."""
+
+    def lost(self, agent: str, contents: Sequence[str]) -> None:
+        """An agent is gone, and had these."""
+
+    def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
+        """These are about to go. By content, who is to have what they have."""
+
+    def is_over(self, reason: str) -> None:
+        """There are no agents any more."""
+
+
 class ControllerContext(Guard):
     """The controller, as its parts see it."""
 
@@ -223,6 +239,8 @@ class ControllerContext(Guard):
     def __init__(self, scheduler: Any) -> None:
         super().__init__(scheduler)
         self.recoveries = Recoveries()
+        #: other services that keep blocks with the agents
+        self.tenants: list[Tenant] = []
         self._next_commits: dict[str, asyncio.Event] = {}
 
     def next_commit(self, names: Iterable[str]) -> Awaitable[object]:

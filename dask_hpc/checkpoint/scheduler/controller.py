@@ -30,6 +30,7 @@ from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.schedule import Aim, FailureCounts
 from dask_hpc.checkpoint.scheduler.series import Series, StoreWriter
 from dask_hpc.checkpoint.scheduler.stored import StoredResults
+from dask_hpc.checkpoint.scheduler.tenant_blocks import TenantBlocks
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.worker.agent import SAYS
 from dask_hpc.cluster.scheduler.service import context_of, guarded
@@ -90,6 +91,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.writer = self.add(StoreWriter(self, settings["writers"], settings["bandwidth"]))
         self.stored = self.add(StoredResults(self))
         self.keeper = self.add(CopyKeeper(self, self.stored))
+        self.blocks = self.add(TenantBlocks(self))
         self.protections = self.add(Protections(self))
         self.protected = self.protections.names
         self.commits = self.add(Commits(self))
@@ -121,13 +123,15 @@ class Controller(ControllerContext, SchedulerPlugin):
     def stop(self) -> None:
         """Leave the cluster without a trace. What workers have of ours goes a moment later."""
         if self.is_on:
-            self._leave()
+            self._leave("nothing is kept any more")
 
     def _give_up(self, reason: str) -> None:
         self.tell("off", reason)
-        self._leave()
+        self._leave(reason)
 
-    def _leave(self) -> None:
+    def _leave(self, reason: str) -> None:
+        for tenant in tuple(self.tenants):
+            self._let_go(tenant.is_over, reason)
         self._let_go(self.recipes.close)
         self._let_go(self.choice.give_all_back)
         self.is_on = False
@@ -162,7 +166,10 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.calls.worker_is_gone(worker)
         self.diary.worker_is_gone(worker)
         self.failures.nodes(len(self.nodes))
-        self.keeper.look_at(self.catalogue.lost(worker))
+        had = self.catalogue.lost(worker)
+        self.keeper.look_at(had)
+        for tenant in self.tenants:
+            tenant.lost(worker, had)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """A task changed its state. Called several times for every task of the cluster."""
@@ -257,6 +264,8 @@ class Controller(ControllerContext, SchedulerPlugin):
             self.disks.agent_has(found)
             for program in self.commits.series.values():
                 program.room_comes()
+            for tenant in self.tenants:
+                tenant.agents_change()
 
     @property
     def nodes_wanted(self) -> int:
@@ -288,7 +297,7 @@ class Controller(ControllerContext, SchedulerPlugin):
             self.stored.close(name)
             self.is_kept(name)
             await self.protections.unprotect(name)
-            self._stop_if_unused()
+            self.stop_if_unused()
 
     def protected_now(self, name: str) -> dict[str, Any]:
         """What is copied of a name; nothing if there is no such name."""
@@ -453,11 +462,11 @@ class Controller(ControllerContext, SchedulerPlugin):
             managed.each("loop_ends", lambda service: service.loop_ends(name, facts))
         if forget:
             self.choice.forget(name)
-            self._stop_if_unused()
+            self.stop_if_unused()
         return told
 
-    def _stop_if_unused(self) -> None:
-        if not self.protected and not self.commits.series:
+    def stop_if_unused(self) -> None:
+        if not self.protected and not self.commits.series and not self.tenants:
             self.stop()
 
     def _join(self, address: str) -> None:

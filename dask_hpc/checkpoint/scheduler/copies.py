@@ -362,15 +362,15 @@ class CopyKeeper:
             self.look_at(self._context.catalogue.contents)
 
     def release(self, key: Hashable) -> None:
-        self._drop_soon(self._placement.release(key))
+        self.drop_soon(self._placement.release(key))
 
     def lapse(self, key: Hashable) -> bool:
         """A key has no copy any more. Whether it can be computed."""
-        self._drop_soon(self._placement.lapse(key))
+        self.drop_soon(self._placement.lapse(key))
         return self._recipes.no_copy(key)
 
-    def _drop_soon(self, drops: Drops) -> None:
-        """All at once what was released in the same moment."""
+    def drop_soon(self, drops: Drops) -> None:
+        """Copies may go: all at once what was released in the same moment."""
         if drops:
             self._drops.update(drops)
             if len(self._drops) == len(drops):
@@ -464,7 +464,7 @@ class CopyKeeper:
             return
         task = compat.find_task(self._context.scheduler, key)
         if key in self._stored:  # it is loaded from there, and copied again then
-            self._drop_soon(self._placement.lapse(key))
+            self.drop_soon(self._placement.lapse(key))
         elif task is not None and task.state == "released":  # else its worker will say so
             is_lost = "" if self.lapse(key) else ", and it cannot be computed again"
             self._context.tell("lost", one_line(f"all copies of {key!r} are gone{is_lost}"))
@@ -524,7 +524,10 @@ class CopyKeeper:
             with self._agents.without(leaving):
                 if not any(map(self._context.catalogue.on, leaving)):
                     return
-                made = await self._maker.make(self._placement.leaving(leaving))
+                hints: dict[str, str] = {}
+                for tenant in self._context.tenants:
+                    hints |= tenant.leaving(leaving)
+                made = await self._maker.make(self._placement.leaving(leaving, hints))
         except OSError:
             return
         except Exception as error:

@@ -48,6 +48,8 @@ class Order:
     #: whether only an agent in another failure domain will do
     is_choosy: bool = False
     like: str = ""
+    #: an agent that is to have it if it can
+    to: str = ""
     errors: int = 0
 
     def one(self) -> "Order":
@@ -226,15 +228,18 @@ class CopyPlacement:
         beside = [one for one in sorted(copies.where) if domain_of(one) in held]
         return beside[: len(copies.where) - copies.wanted]
 
-    def leaving(self, agents: Iterable[str]) -> list[Order]:
-        """What makes that others have as many copies of all that these agents have."""
+    def leaving(self, agents: Iterable[str], hints: Mapping[str, str] | None = None) -> list[Order]:
+        """What makes that others have as many copies of all that these agents have. ``hints`` says of some
+        contents who is to have them."""
         leaving, found = set(agents), []
         for content in sorted({one for agent in leaving for one in self.catalogue.on(agent)}):
             copies = self.catalogue.contents[content]
-            missing = min(copies.wanted, len(copies.where)) - len(copies.where - leaving)
+            # What is no key's result is in nobody's memory: see above.
+            wanted = copies.wanted + (not self.catalogue.keys_of(content))
+            missing = min(wanted, len(copies.where)) - len(copies.where - leaving)
             if missing > 0:
-                not_to = copies.where | leaving
-                found.append(Order(None, content, copies.nbytes, missing, copies.wanted, not_to))
+                not_to, to = copies.where | leaving, (hints or {}).get(content, "")
+                found.append(Order(None, content, copies.nbytes, missing, copies.wanted, not_to, to=to))
         return found
 
     def can_do_without(self, agents: Iterable[str]) -> bool:
@@ -309,6 +314,9 @@ class CopyPlacement:
         """Agents for a block, outside of where it is already; fewer than ordered if there is no room."""
         having = self._having(order)
         domains = {self._view.domain_of(address) for address in having}
+        if order.to and order.to not in order.not_to | having and self._view.is_able(order.to):
+            order.not_to.add(order.to)
+            return [order.to]
         found = self._alike(order, domains)
         domains.update(map(self._view.domain_of, found))
         if number := order.copies - len(found):

@@ -24,7 +24,7 @@ from distributed.system import MEMORY_LIMIT
 from dask_hpc.checkpoint.faults import reach
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.seal import Damaged
-from dask_hpc.checkpoint.worker.block import Block
+from dask_hpc.checkpoint.worker.block import QUICK, Block, unpacked
 from dask_hpc.checkpoint.worker.kept import Full, KeptCopies, Scratch, Shelf
 from dask_hpc.checkpoint.worker.transfer import (
     WINDOW,
@@ -88,6 +88,7 @@ class Agent(WorkerPlugin):
             "hpc_agent_offers": self.giver.offers,
             "hpc_agent_part": self.giver.part,
             "hpc_agent_take": self.take,
+            "hpc_agent_put": self.put,
             "hpc_agent_send": self.send,
             "hpc_agent_keep": self.keep,
             "hpc_agent_check": self.check,
@@ -228,6 +229,21 @@ class Agent(WorkerPlugin):
         wanted = [(place, one) for place, one in enumerate(blocks) if answers[place] is None]
         await self._fetch(wanted, answers, self._keep, self.kept.room)
         return [one if isinstance(one, dict) else self._have(one) or _answer(one) for one in answers]
+
+    async def put(self, blocks: list[dict[str, Any]], parts: list[Any]) -> list[Answer]:
+        """Keep blocks that somebody gives: what to know of each (``block.told``), and the bytes of all, one
+        behind the other. Answers as ``take`` does."""
+        self._may_take()
+        answers: list[Answer] = []
+        reach("put-begun")
+        nbytes = sum(sum(one["sizes"]) for one in blocks)
+        if nbytes <= QUICK:
+            came = list(unpacked(blocks, parts))
+        else:
+            came = await asyncio.to_thread(lambda: list(unpacked(blocks, parts)))
+        for what in came:
+            answers.append(await self._keep(what) if isinstance(what, Block) else _answer(what))
+        return answers
 
     async def _fetch(
         self,

@@ -15,7 +15,8 @@ from dask_hpc.checkpoint.store.seal import Damaged, has_sum, sum_of
 from dask_hpc.checkpoint.store.value import decode, encode, is_opaque
 
 _ALIGNED = 16  # where arrays may begin in memory
-_QUICK = 4 * 2**20  # bytes whose sum takes less time than a thread that makes it
+#: bytes whose sum takes less time than a thread that makes it
+QUICK = 4 * 2**20
 _FORGED = "blake2b"  # sums that nobody can forge
 _DIGEST = 32
 
@@ -39,6 +40,12 @@ class Block:
         frames = [memoryview(frame) for frame in encoded.frames]
         sizes = tuple(frame.nbytes for frame in frames)
         return cls(content or _content(encoded.head, frames), encoded.head, sizes, frames)
+
+    @classmethod
+    def of_frames(cls, head: Any, frames: Sequence[Any]) -> "Block":
+        """Of bytes that ``head`` tells of, which is not opaque."""
+        views = [memoryview(frame) for frame in frames]
+        return cls(_content(head, views), head, tuple(view.nbytes for view in views), views)
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +73,7 @@ class Block:
 
     async def check_aside(self) -> None:
         """The same, in a thread if it takes long."""
-        if self.nbytes > _QUICK:
+        if self.nbytes > QUICK:
             await asyncio.to_thread(self.check)
         else:
             self.check()

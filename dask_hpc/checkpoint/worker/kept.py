@@ -266,12 +266,12 @@ class Scratch:
         for _ in range(_TRIES):
             # Agents of other clusters remove folders that are empty, and ours is until its lock is there.
             with suppress(FileNotFoundError, FileExistsError):
-                _own(user)
+                own_folder(user)
                 _remove_old(user, self._run.name)
-                _own(self._run)
+                own_folder(self._run)
                 self.path = self._run / f"agent-{token_hex(8)}"
                 self.path.mkdir(mode=0o700)
-                if (lock := _lock(self.path)) is not None:
+                if (lock := hold_folder(self.path)) is not None:
                     self._held = lock
                     return
         raise BlockingIOError(11, "others remove every folder that is made", str(self._run))
@@ -279,7 +279,7 @@ class Scratch:
     def take_over(self) -> None:
         """Have the files of agents that died here."""
         for folder in _in(self._run):
-            if folder == self.path or (lock := _lock(folder, make=False)) is None:
+            if folder == self.path or (lock := hold_folder(folder, make=False)) is None:
                 continue
             try:
                 for file in _in(folder):
@@ -300,7 +300,7 @@ class Scratch:
         os.close(self._held)
 
 
-def _own(folder: Path) -> None:
+def own_folder(folder: Path) -> None:
     """It is ours, and nobody else may look into it."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -310,7 +310,7 @@ def _own(folder: Path) -> None:
         raise PermissionError(13, "others may look into it", str(folder))
 
 
-def _lock(folder: Path, make: bool = True) -> int | None:
+def hold_folder(folder: Path, make: bool = True) -> int | None:
     """Hold a folder, if nobody does."""
     try:
         file = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if make else 0), 0o600)
@@ -330,7 +330,7 @@ def _remove_old(user: Path, ours: str) -> None:
             continue
         for folder in _in(run):
             with suppress(OSError):
-                if time.time() - folder.stat().st_mtime > _OLD and (lock := _lock(folder)) is not None:
+                if time.time() - folder.stat().st_mtime > _OLD and (lock := hold_folder(folder)) is not None:
                     shutil.rmtree(folder, ignore_errors=True)
                     os.close(lock)
         with suppress(OSError):

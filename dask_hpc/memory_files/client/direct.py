@@ -1,0 +1,492 @@
+"""Scratch files for a process that is part of Dask: it asks the scheduler for places, and gives blocks to
+agents and takes them from there itself.
+
+Many things that are asked in the same moment go in one message, and so do small blocks for the same agent
+(``batch`` of 0: each goes alone).
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+from secrets import token_hex
+from time import monotonic, perf_counter
+from typing import Any
+
+import fsspec
+from distributed import Client
+
+from dask_hpc.checkpoint.store.seal import Key, Services, seal, unseal
+from dask_hpc.checkpoint.worker.block import QUICK, Block, told, travelling
+from dask_hpc.checkpoint.worker.transfer import Stream, Window, an_answer, pause
+from dask_hpc.memory_files.client.open_file import OpenFile
+from dask_hpc.memory_files.port import How, split, unpack
+from dask_hpc.memory_files.settings import FilesSettings
+
+_TRIES = 6  # at reading what moves, and at finding room
+_MESSAGE = 8 * 2**20  # bytes that go to an agent at once
+_WINDOW = 64 * 2**20  # bytes of a file on their way
+_GATHER = 2**18
+_RATES = 64
+_FRESH = 1.0  # seconds for which settings are taken to be as they were
+
+
+class Reach:
+    """How a process reaches scheduler and agents: by its client or its worker."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        #: who it is for the scheduler: what it has begun ends with it
+        self.me: str = server.id if isinstance(server, Client) else server.address
+        self.loop: asyncio.AbstractEventLoop = server.loop.asyncio_loop
+
+    async def ask(self, call: str, **what: Any) -> Any:
+        """The scheduler's answer."""
+        return await getattr(self._server.scheduler, call)(**what)
+
+    def agent(self, address: str) -> Any:
+        """What calls an agent: another one, or that of this very worker."""
+        return self._server.rpc(address)
+
+
+@dataclass(slots=True)
+class _Out:
+    """Steps of several callers that go in one message."""
+
+    steps: list[Mapping[str, Any]] = field(default_factory=list)
+    waiting: list[tuple[int, int, "asyncio.Future[list[Any]]"]] = field(default_factory=list)
+
+
+class _Letters:
+    """Blocks for one agent: while a message is on its way, what comes next goes into one."""
+
+    def __init__(self, reach: Reach, agent: str) -> None:
+        self._reach = reach
+        self._agent = agent
+        self._next: list[tuple[Block, asyncio.Future[dict[str, Any]]]] = []
+        self._going: asyncio.Task[None] | None = None
+
+    async def put(self, block: Block, is_alone: bool) -> dict[str, Any]:
+        """What the agent says of a block."""
+        if is_alone or block.nbytes >= _MESSAGE:
+            return (await self._send([block]))[0]
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._next.append((block, answer))
+        if self._going is None:
+            self._going = asyncio.ensure_future(self._go())
+        return await answer
+
+    async def _go(self) -> None:
+        try:
+            while self._next:
+                some: list[tuple[Block, asyncio.Future[dict[str, Any]]]] = []
+                nbytes = 0
+                while self._next and (not some or nbytes + self._next[0][0].nbytes <= _MESSAGE):
+                    nbytes += self._next[0][0].nbytes
+                    some.append(self._next.pop(0))
+                said = await self._send([block for block, _ in some])
+                for (_, answer), one in zip(some, said, strict=True):
+                    if not answer.done():
+                        answer.set_result(one)
+        finally:
+            self._going = None
+
+    async def _send(self, blocks: list[Block]) -> list[dict[str, Any]]:
+        parts = [piece for block in blocks for piece in block.pieces]
+        try:
+            rpc = self._reach.agent(self._agent)
+            said = await rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
+            found: list[dict[str, Any]] = an_answer(said)
+            return found
+        except (OSError, TimeoutError) as error:
+            return [{"error": f"{type(error).__name__}: {error}"}] * len(blocks)
+
+
+class DirectFiles:
+    """All of one process, whatever file system they are in. See ``FilesPort``."""
+
+    def __init__(self, reach: Reach, key: str | None = None) -> None:
+        self._reach = reach
+        self.loop = reach.loop
+        self._key_source = key
+        self._out: _Out | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._letters: dict[str, _Letters] = {}
+        self._window = Window(_WINDOW)
+        self._handles: dict[int, OpenFile] = {}
+        self._numbers = count(1)
+        self._settings: dict[str, FilesSettings] = {}
+        self._known_at: dict[str, float] = {}
+        self._rates: dict[str, list[float]] = {}
+        self._nonce = token_hex(8)
+
+    # the scheduler
+
+    async def do(self, steps: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """What the scheduler says of names. Raises the first error, when all is done."""
+        return [unpack(one) for one in await self.ask(steps)]
+
+    async def ask(self, steps: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """The same, each answer as it came."""
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        if self._out is None:
+            self._out = _Out()
+            asyncio.get_running_loop().call_soon(self._send_steps)
+        begin = len(self._out.steps)
+        self._out.steps += steps
+        self._out.waiting.append((begin, begin + len(steps), answer))
+        name = steps[0].get("fs", "") if steps else ""
+        if (settings := self._settings.get(name)) is not None and not settings.batch:
+            self._send_steps()
+        return await answer
+
+    def _send_steps(self) -> None:
+        out, self._out = self._out, None
+        if out is not None:
+            task = asyncio.ensure_future(self._send_out(out))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send_out(self, out: _Out) -> None:
+        said: Any = None
+        rates = [{"do": "did", "fs": name, "rates": some} for name, some in self._rates.items() if some]
+        self._rates.clear()
+        wrong: BaseException | None = None
+        try:
+            said = await self._reach.ask("hpc_files_do", owner=self._reach.me, steps=[*out.steps, *rates])
+            if said is None:
+                wrong = FileNotFoundError(errno.ENOENT, "this cluster has no scratch files", "hpc-memory://")
+        except (OSError, TimeoutError) as error:
+            wrong = OSError(errno.EIO, f"the scheduler does not answer: {error}", "hpc-memory://")
+        except BaseException as error:
+            wrong = error
+        for begin, end, answer in out.waiting:
+            if answer.done():
+                continue
+            if wrong is not None:
+                answer.set_exception(wrong)
+            else:
+                answer.set_result(said[begin:end])
+
+    async def settings(self, name: str) -> FilesSettings:
+        """Those of a file system, as of now."""
+        (found,) = await self.do([{"do": "settings", "fs": name}])
+        return self.know(name, found)
+
+    def know(self, name: str, plain: Mapping[str, Any]) -> FilesSettings:
+        """They are these from now on."""
+        found = self._settings[name] = FilesSettings.read(plain)
+        self._known_at[name] = monotonic()
+        for handle in self._handles.values():
+            if handle.name == name:
+                handle.set(found)
+        return found
+
+    async def known(self, name: str) -> FilesSettings:
+        """The same, or those of a moment ago."""
+        if monotonic() - self._known_at.get(name, -inf) > _FRESH:
+            return await self.settings(name)
+        return self._settings[name]
+
+    # blocks
+
+    def made(self, data: Any, settings: FilesSettings) -> Block:
+        """Bytes as a block that is like no other."""
+        name = f"{self._nonce}{next(self._numbers):x}"
+        head: dict[str, Any] = {"is": "scratch", "of": name}
+        frames = [memoryview(data).cast("B")]
+        if settings.encrypt:
+            frames, head["note"] = seal(frames, name, Services(compress="never", key=self._key()))
+        return Block.of_frames(head, frames)
+
+    def _bytes_of(self, block: Block) -> memoryview:
+        """Those of the file."""
+        (frame,) = block.frames
+        if isinstance(block.head, dict) and "note" in block.head:
+            (frame,) = unseal(frame, block.head["of"], block.head["note"], self._key())
+        return memoryview(frame).cast("B")
+
+    def _key(self) -> Key:
+        if self._key_source is None:
+            raise PermissionError(errno.EACCES, "encryption needs hpc.checkpoint.key", "hpc-memory://")
+        return Key.read(self._key_source)
+
+    async def _put(
+        self, block: Block, agents: Sequence[str], is_alone: bool
+    ) -> tuple[list[str], list[str], str]:
+        """Give a block to agents. Who has it, who is full or does not answer, and why."""
+        letters = [self._letters.setdefault(one, _Letters(self._reach, one)) for one in agents]
+        async with self._window.room(block.nbytes):
+            said = await asyncio.gather(*(one.put(block, is_alone) for one in letters))
+        there = [one for one, answer in zip(agents, said, strict=True) if "content" in answer]
+        why = next((str(one.get("full") or one.get("error")) for one in said if "content" not in one), "")
+        return there, [one for one in agents if one not in there], why
+
+    async def send(
+        self, name: str, session: int, blocks: Mapping[int, Block], places: Mapping[int, Sequence[str]]
+    ) -> list[Any]:
+        """Give announced blocks to where they belong, or elsewhere if there is no room or no answer. For each
+        who has it."""
+        settings = self._settings[name]
+        there: dict[int, list[str]] = {}
+        left = dict(places)
+        refused: set[str] = set()
+        for _ in range(_TRIES):
+            said = await asyncio.gather(
+                *(self._put(blocks[one], left[one], not settings.batch) for one in left)
+            )
+            again = []
+            for number, (have, full, _) in zip(list(left), said, strict=True):
+                refused.update(full)
+                if have:  # where copies are missing, they are made later
+                    there[number] = have
+                else:
+                    again.append(number)
+            if not again:
+                return [[one, blocks[one].content, there[one]] for one in sorted(there)]
+            step = {
+                "do": "announce", "fs": name, "session": session, "full": sorted(refused),
+                "blocks": [[one, blocks[one].content, blocks[one].nbytes] for one in again],
+                "put": [[one, blocks[one].content, have] for one, have in there.items()],
+            }  # fmt: skip
+            (found,) = await self.do([step])
+            left = dict(zip(again, found, strict=True))
+        raise OSError(errno.EIO, f"no agent took it: {said[0][2]}", f"hpc-memory://{name}")
+
+    async def announce(
+        self, name: str, session: int, blocks: Mapping[int, Block], put: Sequence[Any]
+    ) -> dict[int, Sequence[str]]:
+        """Where these are to go. ``put``: what is known of earlier ones."""
+        (found,) = await self.do(
+            [
+                {
+                    "do": "announce", "fs": name, "session": session, "put": put,
+                    "blocks": [[number, one.content, one.nbytes] for number, one in blocks.items()],
+                }
+            ]
+        )  # fmt: skip
+        return dict(zip(blocks, found, strict=True))
+
+    async def commit(
+        self, name: str, session: int, size: int, put: Sequence[Any], ends: bool, cuts: bool
+    ) -> None:
+        """What was given belongs to the file from now on."""
+        await self.do(
+            [
+                {
+                    "do": "commit", "fs": name, "session": session, "size": size, "put": put,
+                    "ends": ends, "cuts": cuts,
+                }
+            ]
+        )  # fmt: skip
+
+    async def fetch(self, content: str, agents: Sequence[str]) -> bytes:
+        """One block again that was given."""
+        found: dict[int, memoryview] = {}
+        try:
+            await self._from(agents[0], [(0, content)], found)
+        except _Moved as error:
+            raise OSError(errno.EIO, str(error), "hpc-memory://") from None
+        return bytes(found[0])
+
+    # whole files
+
+    async def write(self, path: str, data: Any, how: How = "new") -> None:
+        """A whole file at once."""
+        began, (name, rest) = perf_counter(), split(path)
+        view = memoryview(data).cast("B")
+        settings = self._settings.get(name) or await self.settings(name)
+        size = settings.block
+        numbers = range(-(-view.nbytes // size))
+        if view.nbytes > QUICK:
+            blocks = await asyncio.to_thread(self._many, view, numbers, settings)
+        else:
+            blocks = self._many(view, numbers, settings)
+        step = {
+            "do": "begin", "fs": name, "path": rest, "how": how,
+            "blocks": [[number, one.content, one.nbytes] for number, one in blocks.items()],
+        }  # fmt: skip
+        answer, plain = await self.ask([step, {"do": "settings", "fs": name}])
+        begun = unpack(answer)
+        self.know(name, unpack(plain))
+        session = begun["session"]
+        try:
+            put = []
+            if blocks:
+                put = await self.send(name, session, blocks, dict(zip(numbers, begun["places"], strict=True)))
+            await self.commit(name, session, view.nbytes, put, ends=True, cuts=True)
+        except BaseException:
+            await self._abandon(name, session)
+            raise
+        self._took(name, view.nbytes, perf_counter() - began)
+
+    def _many(self, view: memoryview, numbers: Iterable[int], settings: FilesSettings) -> dict[int, Block]:
+        size = settings.block
+        return {one: self.made(view[one * size : (one + 1) * size], settings) for one in numbers}
+
+    async def _abandon(self, name: str, session: int) -> None:
+        with suppress(OSError):
+            await self.do([{"do": "abandon", "fs": name, "session": session}])
+
+    def _took(self, name: str, nbytes: int, seconds: float) -> None:
+        settings = self._settings.get(name)
+        if settings is not None and settings.recommended and nbytes:
+            rates = self._rates.setdefault(name, [])
+            if len(rates) < _RATES:
+                rates.append(nbytes / max(seconds, 1e-9))
+
+    async def read(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+        """Bytes of a file, all of the same version of it; of one that is written here with what is not yet
+        sent."""
+        for handle in self._handles.values():
+            if handle.path == path and handle.is_shown:
+                return await handle.read_back(begin, end)
+        return await self.read_sent(path, begin, end)
+
+    async def read_sent(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+        """What all see of it."""
+        began, (name, rest) = perf_counter(), split(path)
+        step = {"do": "places", "fs": name, "path": rest, "begin": begin, "end": end}
+        for tried in range(1, _TRIES + 1):
+            (places,) = await self.do([step])
+            size, stop = places["block"], places["size"]
+            stop = stop if end is None else min(end, stop)
+            try:
+                found = await self._fetch(places, path)
+            except _Moved as error:
+                if tried == _TRIES:
+                    raise OSError(errno.EIO, str(error), f"hpc-memory://{path}") from None
+                await asyncio.sleep(pause(tried))
+                continue
+            self._took(name, max(0, stop - begin), perf_counter() - began)
+            views = _cut(found, places, size, begin, stop)
+            return await asyncio.to_thread(b"".join, views) if stop - begin > QUICK else b"".join(views)
+        raise AssertionError("unreachable")
+
+    async def _fetch(self, places: Mapping[str, Any], path: str) -> dict[int, memoryview]:
+        """The bytes of blocks by number. Raises ``_Moved`` if some are not where they were."""
+        by_agent: dict[str, list[tuple[int, str]]] = {}
+        for number, content, where, lost in places["blocks"]:
+            if content and not where:
+                text = f"block {number} was lost with {lost}, and had no copy (copies=1 keeps one more)"
+                raise FileNotFoundError(errno.ENOENT, text, f"hpc-memory://{path}")
+            if content:
+                agent = self._reach.me if self._reach.me in where else where[number % len(where)]
+                by_agent.setdefault(agent, []).append((number, content))
+        found: dict[int, memoryview] = {}
+        await asyncio.gather(*(self._from(agent, some, found) for agent, some in by_agent.items()))
+        return found
+
+    async def _from(self, agent: str, some: list[tuple[int, str]], into: dict[int, memoryview]) -> None:
+        async def came(place: int, what: Any) -> None:
+            if not isinstance(what, Block):
+                raise _Moved(f"{agent}: {what}")
+            large = isinstance(what.head, dict) and "note" in what.head and what.nbytes > QUICK
+            found = await asyncio.to_thread(self._bytes_of, what) if large else self._bytes_of(what)
+            into[some[place][0]] = found
+
+        stream = Stream(self._reach.agent(agent), came, window=self._window)
+        await stream.run([{"content": content} for _, content in some])
+
+    async def stage(self, path: str, to: str) -> int:
+        """Write a file to a store: whole, or not at all. How many bytes."""
+        (info,) = await self.do([{"do": "info", "fs": split(path)[0], "path": split(path)[1]}])
+        fs, target = fsspec.core.url_to_fs(to)
+        beside = f"{target}.{token_hex(4)}.part"
+
+        def make() -> Any:
+            fs.makedirs(fs._parent(target), exist_ok=True)
+            return fs.open(beside, "wb")
+
+        file, at = await asyncio.to_thread(make), 0
+        try:
+            while at < info["size"]:
+                piece = await self.read_sent(path, at, min(info["size"], at + _MESSAGE))
+                await asyncio.to_thread(file.write, piece)
+                at += len(piece)
+            await asyncio.to_thread(file.close)
+            await asyncio.to_thread(fs.mv, beside, target)
+        except BaseException:
+            with suppress(OSError):
+                await asyncio.to_thread(fs.rm, beside)
+            raise
+        return at
+
+    # open files
+
+    async def open(self, path: str, how: How) -> tuple[int, int, int]:
+        """Begin to write: a handle, the size that the file has, and how many bytes may be gathered before
+        they are said to be written."""
+        name, rest = split(path)
+        begun, plain = await self.do(
+            [{"do": "begin", "fs": name, "path": rest, "how": how}, {"do": "settings", "fs": name}]
+        )
+        settings = self.know(name, plain)
+        is_new = how in ("new", "only-new")
+        handle = next(self._numbers)
+        size = 0 if is_new else begun["size"]
+        self._handles[handle] = OpenFile(self, path, begun["session"], size, is_new, settings)
+        return handle, size, 0 if settings.write_back else min(_GATHER, settings.batch)
+
+    async def write_at(self, handle: int, at: int, data: Any) -> None:
+        """Bytes to a place."""
+        await self._handle(handle).write(at, data)
+
+    async def cut(self, handle: int, size: int) -> None:
+        """The file has this size from now on."""
+        await self._handle(handle).cut(size)
+
+    async def read_back(self, handle: int, begin: int, end: int | None) -> bytes:
+        """What is there, and was written here."""
+        return await self._handle(handle).read_back(begin, end)
+
+    async def flush(self, handle: int) -> None:
+        """Others see what was written so far."""
+        await self._handle(handle).flush()
+
+    async def close(self, handle: int) -> None:
+        """The same, and nothing more comes."""
+        try:
+            await self._handle(handle).flush(ends=True)
+        except BaseException:
+            await self.discard(handle)
+            raise
+        self._handles.pop(handle, None)
+
+    async def discard(self, handle: int) -> None:
+        """What was not flushed is nobody's."""
+        if (found := self._handles.pop(handle, None)) is not None:
+            await self._abandon(found.name, found.session)
+
+    def _handle(self, number: int) -> OpenFile:
+        if (found := self._handles.get(number)) is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpc-memory://")
+        return found
+
+    def handles(self) -> Iterator[OpenFile]:
+        """Files that are written here."""
+        return iter(self._handles.values())
+
+
+class _Moved(Exception):
+    """A block is no longer where it was."""
+
+
+def _cut(
+    found: Mapping[int, memoryview], places: Mapping[str, Any], size: int, begin: int, stop: int
+) -> Iterator[Any]:
+    """The bytes between two places; zeros where nothing was written."""
+    for number, *_ in places["blocks"]:
+        first, last = max(0, begin - number * size), min(size, stop - number * size)
+        if last <= first:
+            continue
+        view = found.get(number)
+        piece = b"" if view is None else view[first:last]
+        yield piece
+        missing = last - first - len(piece)
+        if missing:
+            yield bytes(missing)

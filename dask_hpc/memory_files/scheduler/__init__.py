@@ -1,0 +1,1 @@
+"""Names, sizes and places of all files, and which workers keep their blocks."""

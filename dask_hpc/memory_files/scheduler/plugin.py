@@ -1,0 +1,425 @@
+"""The scheduler's half of scratch files: it knows names, sizes and places of all, and never has their bytes.
+
+Programs ask many things in one message (``do``). Whatever goes wrong with one of them is the answer to that
+one: an error of ours breaks no computation. Installed by the first file system, and gone with the last.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import count
+from math import inf
+from time import monotonic, time
+from typing import Any, cast
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_hpc import config
+from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.context import NAME as CONTROLLER
+from dask_hpc.checkpoint.scheduler.controller import Controller
+from dask_hpc.cluster.scheduler.service import Guard, Timer, context_of, guarded
+from dask_hpc.memory_files.scheduler.servers import KeepingNodes
+from dask_hpc.memory_files.scheduler.table import FileTable, ServerRoom, WriteSession
+from dask_hpc.memory_files.settings import FilesSettings, check_files_name
+from dask_hpc.memory_files.worker.proxy import PROXY, FilesProxy
+from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.strategies.files.files_view import FilesView
+from dask_hpc.strategies.files.throughput import Throughput
+
+NAME = "dask-hpc-files"
+_STAGERS = 8  # files that are copied out at once
+_JUDGED = 1.0  # seconds between two looks at how fast a file system is
+_DEFAULT = Throughput()
+
+Step = Mapping[str, Any]
+
+
+async def gathered(work: Iterable[Any]) -> list[Any]:
+    """What all of it gives; the first error ends it."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for one in tasks:
+            one.cancel()
+
+
+class FilesPlugin(Guard, SchedulerPlugin):
+    """All file systems of a cluster, by name."""
+
+    name = NAME
+    idempotent = True
+    concern = "files: "
+    farewell = "scratch files change their size no more after {} errors"
+
+    def __init__(self) -> None:
+        """It travels as plain data; all else is made where it starts."""
+
+    def start(self, scheduler: Any) -> None:
+        """Nothing here waits: two that come at once find one plugin."""
+        Guard.__init__(self, scheduler)
+        self.is_on = True
+        self.systems: dict[str, KeepingNodes] = {}
+        self._numbers = count(1)
+        self._judging = Timer(self, "how fast files are", self._judge)
+        self._calls: dict[str, Callable[..., Any]] = {
+            "hpc_files_make": self.make,
+            "hpc_files_do": self.do_steps,
+            "hpc_files_set": self.set,
+            "hpc_files_resize": self.resize,
+            "hpc_files_status": self.status,
+            "hpc_files_stage_out": self.stage_out,
+            "hpc_files_close": self.end,
+        }
+        compat.add_calls(scheduler, self._calls)
+        proxy = compat.pickled(FilesProxy(scheduler.id))
+        self.do("telling workers", compat.add_worker_plugin(scheduler, PROXY, proxy))
+
+    def _controller(self) -> Controller | None:
+        """Who has the agents, if that is there."""
+        found = self.scheduler.plugins.get(CONTROLLER)
+        return found if isinstance(found, Controller) and found.is_on else None
+
+    def tell(self, decision: str, reason: str) -> None:
+        """Put it into the story, if the cluster is managed; else into Dask's event log."""
+        if (managed := context_of(self.scheduler)) is not None:
+            managed.tell(decision, one_line(reason))
+        else:
+            self.scheduler.log_event(NAME, {"decision": decision, "reason": one_line(reason)})
+
+    # calls
+
+    async def make(self, name: str, settings: Mapping[str, Any]) -> Any:
+        """A file system of that name, which may be there already with the same settings. None if there is
+        nobody to keep its blocks: then who asks installs that first."""
+        if (controller := self._controller()) is None:
+            return None
+        try:
+            name, wanted = check_files_name(name), FilesSettings.of(settings)
+            if (known := self.systems.get(name)) is None:
+                table = FileTable(name, wanted, self._numbers)
+                known = self.systems[name] = KeepingNodes(table, controller.blocks)
+                controller.blocks.join(self)
+                await controller.agents.come()
+                known.find_servers()
+                self.tell("files", f"{name}: made on {len(known.nodes())} nodes")
+            elif known.table.settings != wanted:
+                raise InputError(f"files: {name}", "there is one with other settings", "the same, or set()")
+        except InputError as error:
+            return compat.refusal(error)
+        return {"settings": known.table.settings.as_plain()}
+
+    async def do_steps(self, owner: str, steps: Iterable[Step]) -> list[dict[str, Any]]:
+        """What programs want of names and places, each with its answer: ``ok``, or ``error`` (number and
+        path) or ``wrong`` (words)."""
+        answers: list[dict[str, Any]] = []
+        rooms: dict[str, ServerRoom] = {}
+        for step in steps:
+            try:
+                answers.append({"ok": await self._step(owner, step, rooms)})
+            except OSError as error:
+                answers.append({"error": [error.errno, error.strerror, error.filename]})
+            except InputError as error:
+                answers.append({"wrong": str(error)})
+            except Exception as error:
+                self.count_error(f"files: {step.get('do')}", error)
+                answers.append({"error": [errno.EIO, f"{type(error).__name__}: {error}", step.get("path")]})
+        for system in self.systems.values():
+            system.follow()
+            news, system.table.news = system.table.news, []
+            for one in news:
+                self.tell("files", one)
+        return answers
+
+    async def _step(self, owner: str, step: Step, rooms: dict[str, ServerRoom]) -> Any:
+        what = step["do"]
+        if what == "systems":
+            return sorted(self.systems)
+        system = self._system(step["fs"])
+        table = system.table
+        match what:
+            case "info":
+                return table.info(step["path"])
+            case "list":
+                return table.listing(step["path"])
+            case "below":
+                return table.below(step["path"])
+            case "mkdir":
+                return table.make_folder(step["path"], step["parents"], step["may_exist"])
+            case "rmdir":
+                return table.remove_folder(step["path"])
+            case "remove":
+                return table.remove(step["path"], step["recursive"])
+            case "rename":
+                return table.rename(step["path"], step["to"])
+            case "places":
+                return await self._places(system, step)
+            case "settings":
+                return table.settings.as_plain()
+            case "begin":
+                return self._begin(system, owner, step, rooms)
+            case "announce":
+                return self._announce(system, step, rooms)
+            case "commit":
+                return await self._commit(system, step)
+            case "abandon":
+                if (found := table.sessions.get(step["session"])) is not None:
+                    table.abandon(found)
+                return None
+            case "did":
+                return self._did(system, step["rates"])
+        raise OSError(errno.EINVAL, f"nobody knows how to do {shown(what)}", step.get("path"))
+
+    def _system(self, name: str) -> KeepingNodes:
+        if (found := self.systems.get(name)) is None:
+            raise OSError(
+                errno.ENOENT, "no such file system: dask_hpc.MemoryFiles makes one", f"hpc-memory://{name}"
+            )
+        if self._controller() is None:
+            raise OSError(errno.EIO, "its agents are gone", f"hpc-memory://{name}")
+        return found
+
+    async def _places(self, system: KeepingNodes, step: Step) -> dict[str, Any]:
+        """Who has the blocks between two places of a file; all that nobody has with who had it."""
+        file, size = system.table.file(step["path"]), system.table.settings.block
+        begin, end = step.get("begin", 0), step.get("end")
+        end = file.size if end is None else min(end, file.size)
+        version, blocks = [file.number, file.version], []
+        for number in range(begin // size, -(-end // size)):
+            block = file.blocks[number] if number < len(file.blocks) else None
+            if block is None:
+                blocks.append([number, "", [], ""])
+            else:
+                where, lost = await system.where(block.content)
+                blocks.append([number, block.content, where, lost])
+        return {"version": version, "size": file.size, "block": size, "blocks": blocks}
+
+    def _session(self, system: KeepingNodes, number: int) -> WriteSession:
+        found = system.table.sessions.get(number)
+        if found is None:
+            raise OSError(errno.ESTALE, "who opened this file is gone", f"hpc-memory://{system.table.name}")
+        return found
+
+    def _begin(
+        self, system: KeepingNodes, owner: str, step: Step, rooms: dict[str, ServerRoom]
+    ) -> dict[str, Any]:
+        """``blocks`` of a whole file may be announced at once."""
+        session = system.table.begin(step["path"], step["how"], owner, time())
+        found: dict[str, Any] = {"session": session.number, "size": session.file.size}
+        if step.get("blocks"):
+            try:
+                found["places"] = self._announce(system, {**step, "session": session.number}, rooms)
+            except BaseException:
+                system.table.abandon(session)
+                raise
+        return found
+
+    def _announce(self, system: KeepingNodes, step: Step, rooms: dict[str, ServerRoom]) -> list[Any]:
+        session = self._session(system, step["session"])
+        system.table.put(session, step.get("put", ()))
+        for agent in step.get("full", ()):
+            cast(Controller, self._controller()).blocks.full(agent)
+            rooms.clear()
+        if "room" not in rooms:
+            system.follow()
+            rooms["room"] = system.room()
+        return list(system.table.announce(session, step["blocks"], rooms["room"], step.get("full", ())))
+
+    async def _commit(self, system: KeepingNodes, step: Step) -> list[int]:
+        table = system.table
+        session = self._session(system, step["session"])
+        table.put(session, step.get("put", ()))
+        new = [block.content for block in session.put.values()]
+        file = table.commit(session, step["size"], step["ends"], time(), step.get("cuts", False))
+        if "disk" in table.settings.levels and new and (controller := self._controller()) is not None:
+            system.follow()
+            if problem := await controller.blocks.on_disk(new):
+                self.tell("files", f"{table.name}: {problem}")
+        return [file.number, file.version]
+
+    def _did(self, system: KeepingNodes, rates: Iterable[float]) -> None:
+        system.rates.extend(rate for rate in rates if 0 < rate < inf)
+        if not self._judging.is_set:
+            self._judging.set(_JUDGED)
+
+    async def set(self, name: str, changes: Mapping[str, Any]) -> Any:
+        """Other settings from now on, for everybody."""
+        try:
+            system = self._system(name)
+            system.table.settings = system.table.settings.changed(changes)
+        except (OSError, InputError) as error:
+            return compat.refusal(error)
+        plain = system.table.settings.as_plain()
+        for address in compat.running_workers(self.scheduler):
+            self.do("telling proxies", self._tell_proxy(address, name, plain))
+        return {"settings": plain}
+
+    async def _tell_proxy(self, address: str, name: str, settings: Mapping[str, Any]) -> None:
+        try:
+            await self.scheduler.rpc(address).hpc_files_settings(name=name, settings=settings)
+        except OSError:  # it has gone
+            return
+
+    async def resize(self, name: str, nodes: int | None) -> Any:
+        """So many nodes keep its files, or all."""
+        try:
+            system = self._system(name)
+            if nodes is not None and (type(nodes) is not int or nodes < 1):
+                raise InputError(
+                    "files: nodes", f"found {shown(nodes)}", "a whole number >= 1, or None for all"
+                )
+            self.tell("files", await system.resize(nodes, config.settings()["drain"]))
+        except (OSError, InputError) as error:
+            return compat.refusal(error)
+        return system.status()
+
+    async def status(self, name: str | None = None) -> Any:
+        """Of one file system, or of all."""
+        if name is None:
+            return [system.status() for system in self.systems.values()]
+        try:
+            return self._system(name).status()
+        except OSError as error:
+            return compat.refusal(error)
+
+    async def stage_out(self, name: str, path: str, to: str) -> Any:
+        """Have workers copy what is below a path to a directory or a URL; how many files and bytes."""
+        try:
+            found = [one for one in self._system(name).table.below(path) if one["type"] == "file"]
+            workers = sorted(compat.running_workers(self.scheduler))
+            if found and not workers:
+                raise OSError(errno.EIO, "there are no workers", f"hpc-memory://{name}/{path}")
+            sizes = await gathered(
+                self._stage_some(name, path, to, found[i::_STAGERS], workers[i % len(workers)])
+                for i in range(min(_STAGERS, len(found)))
+            )
+        except OSError as error:
+            return compat.refusal(error)
+        return {"files": len(found), "nbytes": sum(sizes)}
+
+    async def _stage_some(self, name: str, path: str, to: str, files: Iterable[Step], worker: str) -> int:
+        nbytes = 0
+        for file in files:
+            below = file["name"][len(path) :].lstrip("/") or file["name"].rpartition("/")[2]
+            said = await self.scheduler.rpc(worker).hpc_files_stage(
+                path=f"{name}/{file['name']}", to=f"{to.rstrip('/')}/{below}"
+            )
+            if said is None or "error" in said:
+                raise OSError(
+                    errno.EIO, one_line(said["error"] if said else "it has no proxy"), f"{to}/{below}"
+                )
+            nbytes += said["nbytes"]
+        return nbytes
+
+    async def end(self, name: str) -> None:
+        """Its files are gone."""
+        if (system := self.systems.pop(name, None)) is None:
+            return
+        for path in list(system.table.files):
+            system.table.remove(path)
+        for session in list(system.table.sessions.values()):
+            system.table.abandon(session)
+        system.follow()
+        self.tell("files", f"{name}: closed")
+        if not self.systems:
+            self._leave()
+
+    def _leave(self) -> None:
+        if (controller := self._controller()) is not None:
+            controller.blocks.leave(self)
+            controller.stop_if_unused()
+        self.is_on = False
+        self._judging.stop()
+        compat.remove_calls(self.scheduler, self._calls)
+        if self.scheduler.plugins.get(NAME) is self:
+            self.scheduler.remove_plugin(NAME)
+        self.do("taking proxies away", compat.remove_worker_plugin(self.scheduler, PROXY))
+
+    # what happens
+
+    @guarded
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        self._owner_is_gone(client)
+
+    @guarded
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        self._owner_is_gone(worker)
+        self.agents_change()
+
+    def _owner_is_gone(self, owner: str) -> None:
+        for system in self.systems.values():
+            if number := system.table.owner_is_gone(owner):
+                self.tell(
+                    "files", f"{system.table.name}: {number} files that {owner} was writing are as before"
+                )
+            system.follow()
+
+    def agents_change(self) -> None:
+        """Some have come, or gone: files are kept by as many nodes as are wanted, if there are so many."""
+        for system in self.systems.values():
+            if system.find_servers():
+                self.do("spreading files", self._spread(system))
+
+    async def _spread(self, system: KeepingNodes) -> None:
+        if told := await system.spread():
+            self.tell("files", told)
+
+    def lost(self, agent: str, contents: Iterable[str]) -> None:
+        """An agent is gone, and had these."""
+        there = list(contents)
+        for system in self.systems.values():
+            before = system.lost_blocks
+            system.lost(agent, there)
+            if more := system.lost_blocks - before:
+                self.tell("files", f"{system.table.name}: {more} blocks were lost with {agent}")
+
+    def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
+        """These are about to go: new blocks go to others. By content, who is to have what they have."""
+        hints: dict[str, str] = {}
+        for system in self.systems.values():
+            hints |= system.leaving(agents)
+        return hints
+
+    def is_over(self, reason: str) -> None:
+        """There are no agents any more."""
+        self.tell("files", f"all scratch files are gone: {reason}")
+        self.systems.clear()
+        self._leave()
+
+    async def close(self) -> None:
+        """The scheduler closes."""
+        self.is_on = False
+        self._judging.stop()
+        for task in self._tasks:
+            task.cancel()
+
+    # as fast as recommended
+
+    @property
+    def nodes_wanted(self) -> int:
+        """So many nodes there are to be for the sake of files."""
+        return max((system.wanted or 0 for system in self.systems.values()), default=0)
+
+    def _judge(self) -> None:
+        for system in self.systems.values():
+            if system.table.settings.recommended and system.rates and not system.is_shrinking:
+                self.do("resizing files", self._follow_throughput(system))
+
+    async def _follow_throughput(self, system: KeepingNodes) -> None:
+        managed = context_of(self.scheduler)
+        strategy = (managed and managed.policy.files) or _DEFAULT
+        settings, nodes = system.table.settings, len(system.nodes())
+        most = settings.max_nodes or len(system.nodes(system.known))
+        view = FilesView(
+            system.table.name, nodes, settings.nodes or 1, most, system.least_nodes(), settings.recommended,
+            tuple(system.rates), monotonic() - system.changed, system.before,
+        )  # fmt: skip
+        found = strategy.decide(view)
+        if found is None or found.servers == nodes:
+            return
+        self.tell("files", f"{system.table.name}: {found.reason}")
+        try:
+            self.tell("files", await system.resize(found.servers, config.settings()["drain"]))
+        except InputError as error:
+            self.tell("files", str(error))

@@ -1,0 +1,1 @@
+"""What one worker of each host does for the programs there."""
