@@ -14,6 +14,7 @@ _MODULES = (
     "dask_hpc.power.scheduler.levers",
     "dask_hpc.power.service",
     "dask_hpc.checkpoint.scheduler.service",
+    "dask_hpc.memory_files.scheduler.service",
     "dask_hpc.in_situ.scheduler",
     "dask_hpc.history.scheduler",
     "dask_hpc.view.service",

@@ -43,7 +43,7 @@ ROOMS = {
     },
     # files in memory are kept by the agents of checkpoints
     "memory_files": {
-        "model", "planning", "strategies.files", "strategies.checkpoint", "config", "dask",
+        "model", "planning", "policy", "strategies.files", "strategies.checkpoint", "config", "dask",
         "cluster.scheduler.service", "checkpoint",
     },
     "redistribution": {"model", "planning", "config", "dask", "cluster"},

@@ -9,7 +9,10 @@ import pytest
 
 import dask_hpc.cluster.scheduler
 
-ROOMS = ["power", "checkpoint", "in_situ", "bridge", "lanes", "tail", "redistribution", "view", "history"]
+ROOMS = [
+    "power", "checkpoint", "in_situ", "bridge", "lanes", "tail", "redistribution", "view", "history",
+    "memory_files",
+]  # fmt: skip
 
 #: Dask is imported once; each room is taken away in a process forked from there
 PROGRAM = """

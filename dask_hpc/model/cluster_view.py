@@ -91,8 +91,9 @@ class ClusterView:
     #: changes whenever a task has moved
     steps: int = 0
     jobs: tuple[JobNeed, ...] = ()
-    #: nodes that the copies of protected results need
-    for_copies: int = 0
+    #: nodes that a service needs, and for what
+    for_service: int = 0
+    for_what: str = ""
 
 
 @dataclass(frozen=True, slots=True)

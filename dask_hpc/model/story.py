@@ -117,6 +117,8 @@ class Word(StrEnum):
     STORE = "store", "▤"
     DIRECT = "direct", "▤"
     INTERVAL = "interval", "◷"
+    # files in memory
+    FILES = "files", "▦"
     # control
     POLICY = "policy", "◇"
     PAUSE = "pause", "‖"

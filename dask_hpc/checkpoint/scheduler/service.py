@@ -167,6 +167,7 @@ class CheckpointService(Service):
         "checkpoint_store_waiting_bytes": (False, "Bytes on their way to the store"),
     }
     parts = {"checkpoint": "checkpoint"}
+    nodes_for = "copies of results"
     borrows = BORROWS
 
     def __init__(self, context: Context) -> None:

@@ -487,6 +487,8 @@ class Service:
     feed_key: ClassVar[str] = ""
     #: why it holds nodes that jobs may have all the same
     hold_reason: ClassVar[str] = ""
+    #: what is on the nodes that an adaptive cluster needs for its sake: see ``nodes_wanted``
+    nodes_for: ClassVar[str] = ""
     #: under which name it asks for nodes of its own, if it does: see ``NodeDesk``
     borrows: ClassVar[str] = ""
     #: takes what leaving workers cannot hand over

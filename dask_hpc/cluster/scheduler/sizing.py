@@ -158,6 +158,8 @@ class Sizing:
         per_unit = facts.members / workers if workers else 0.0
         nodes_per_unit = self._nodes_per_unit(facts, loads)
         work, tasks, needs = self._demand(list(loads.values()), holders)
+        wanted = [(service.nodes_wanted(), service.nodes_for) for service in self._context.services]
+        for_service, for_what = max(wanted, default=(0, ""))
         return ClusterView(
             now=now,
             interval=facts.interval,
@@ -175,7 +177,8 @@ class Sizing:
             strangers=len(loads) - len(known),
             steps=self._scheduler.transition_counter,
             jobs=needs,
-            for_copies=max((service.nodes_wanted() for service in self._context.services), default=0),
+            for_service=for_service,
+            for_what=for_what,
         )
 
     def _threads(self, load: compat.WorkerLoad) -> int:

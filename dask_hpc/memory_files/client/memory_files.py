@@ -49,7 +49,9 @@ class MemoryFiles:
 
     def __await__(self) -> Any:
         async def made() -> "MemoryFiles":
-            await self._made
+            making, self._made = self._made, None
+            if making is not None:  # it may be awaited again, as by ``async with await``
+                await making
             return self
 
         return made().__await__()

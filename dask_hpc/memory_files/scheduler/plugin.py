@@ -6,11 +6,12 @@ one: an error of ours breaks no computation. Installed by the first file system,
 
 import asyncio
 import errno
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 from math import inf
+from statistics import fmean
 from time import monotonic, time
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
@@ -19,12 +20,14 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.context import NAME as CONTROLLER
 from dask_hpc.checkpoint.scheduler.controller import Controller
 from dask_hpc.cluster.scheduler.service import Guard, Timer, context_of, guarded
-from dask_hpc.memory_files.scheduler.servers import KeepingNodes
+from dask_hpc.memory_files.scheduler.servers import KeepingNodes, StageOut
 from dask_hpc.memory_files.scheduler.table import FileTable, ServerRoom, WriteSession
 from dask_hpc.memory_files.settings import FilesSettings, check_files_name
+from dask_hpc.memory_files.socket import socket_of
 from dask_hpc.memory_files.worker.proxy import PROXY, FilesProxy
 from dask_hpc.model.errors import InputError, one_line, shown
-from dask_hpc.strategies.files.files_view import FilesView
+from dask_hpc.model.story import Explanation
+from dask_hpc.strategies.files.files_view import FilesResize, FilesView
 from dask_hpc.strategies.files.throughput import Throughput
 
 NAME = "dask-hpc-files"
@@ -43,6 +46,26 @@ async def gathered(work: Iterable[Any]) -> list[Any]:
     finally:
         for one in tasks:
             one.cancel()
+
+
+class JudgedThroughput(NamedTuple):
+    """A strategy for files, asked as those are whose decisions are kept and can be made again."""
+
+    strategy: Any
+
+    def decide(self, view: FilesView, memory: None) -> tuple[FilesResize | None, None]:
+        return self.strategy.decide(view), None
+
+    def explained(self, view: FilesView) -> Explanation:
+        inputs = {
+            "nodes": view.servers,
+            "at least": max(view.least, view.needed),
+            "at most": view.most,
+            "operations": len(view.rates),
+            "bytes per second": fmean(view.rates) if view.rates else None,
+            "recommended": view.recommended,
+        }
+        return Explanation(f"files: {self.strategy.name}", inputs, ())
 
 
 class FilesPlugin(Guard, SchedulerPlugin):
@@ -272,34 +295,47 @@ class FilesPlugin(Guard, SchedulerPlugin):
             self.tell("files", await system.resize(nodes, config.settings()["drain"]))
         except (OSError, InputError) as error:
             return compat.refusal(error)
-        return system.status()
+        return self._status_of(system)
 
     async def status(self, name: str | None = None) -> Any:
         """Of one file system, or of all."""
         if name is None:
-            return [system.status() for system in self.systems.values()]
+            return self.rows()
         try:
-            return self._system(name).status()
+            return self._status_of(self._system(name))
         except OSError as error:
             return compat.refusal(error)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The status of each file system."""
+        return [self._status_of(system) for system in self.systems.values()]
+
+    def _status_of(self, system: KeepingNodes) -> dict[str, Any]:
+        return system.status() | {"socket": socket_of(self.scheduler.id)}
 
     async def stage_out(self, name: str, path: str, to: str) -> Any:
         """Have workers copy what is below a path to a directory or a URL; how many files and bytes."""
         try:
-            found = [one for one in self._system(name).table.below(path) if one["type"] == "file"]
+            system = self._system(name)
+            found = [one for one in system.table.below(path) if one["type"] == "file"]
             workers = sorted(compat.running_workers(self.scheduler))
             if found and not workers:
                 raise OSError(errno.EIO, "there are no workers", f"hpc-memory://{name}/{path}")
-            sizes = await gathered(
-                self._stage_some(name, path, to, found[i::_STAGERS], workers[i % len(workers)])
-                for i in range(min(_STAGERS, len(found)))
-            )
+            told = StageOut(path, to, len(found))
+            system.staging.append(told)
+            try:
+                sizes = await gathered(
+                    self._stage_some(name, told, found[i::_STAGERS], workers[i % len(workers)])
+                    for i in range(min(_STAGERS, len(found)))
+                )
+            finally:
+                system.staging.remove(told)
         except OSError as error:
             return compat.refusal(error)
         return {"files": len(found), "nbytes": sum(sizes)}
 
-    async def _stage_some(self, name: str, path: str, to: str, files: Iterable[Step], worker: str) -> int:
-        nbytes = 0
+    async def _stage_some(self, name: str, told: StageOut, files: Iterable[Step], worker: str) -> int:
+        nbytes, path, to = 0, told.path, told.to
         for file in files:
             below = file["name"][len(path) :].lstrip("/") or file["name"].rpartition("/")[2]
             said = await self.scheduler.rpc(worker).hpc_files_stage(
@@ -310,6 +346,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
                     errno.EIO, one_line(said["error"] if said else "it has no proxy"), f"{to}/{below}"
                 )
             nbytes += said["nbytes"]
+            told.done += 1
         return nbytes
 
     async def end(self, name: str) -> None:
@@ -402,23 +439,44 @@ class FilesPlugin(Guard, SchedulerPlugin):
         return max((system.wanted or 0 for system in self.systems.values()), default=0)
 
     def _judge(self) -> None:
+        for system in self._judged():
+            self.do("resizing files", self._follow_throughput(system))
+
+    def _judged(self) -> Iterator[KeepingNodes]:
         for system in self.systems.values():
             if system.table.settings.recommended and system.rates and not system.is_shrinking:
-                self.do("resizing files", self._follow_throughput(system))
+                yield system
 
-    async def _follow_throughput(self, system: KeepingNodes) -> None:
-        managed = context_of(self.scheduler)
-        strategy = (managed and managed.policy.files) or _DEFAULT
+    def foresee(self, strategy: Any) -> Iterable[tuple[KeepingNodes, FilesResize]]:
+        """What that strategy would have done now; None for the usual one."""
+        for system in self._judged():
+            view = self._view(system)
+            found = (strategy or _DEFAULT).decide(view)
+            if found is not None and found.servers != view.servers:
+                yield system, found
+
+    def _view(self, system: KeepingNodes) -> FilesView:
         settings, nodes = system.table.settings, len(system.nodes())
         most = settings.max_nodes or len(system.nodes(system.known))
-        view = FilesView(
+        return FilesView(
             system.table.name, nodes, settings.nodes or 1, most, system.least_nodes(), settings.recommended,
             tuple(system.rates), monotonic() - system.changed, system.before,
         )  # fmt: skip
-        found = strategy.decide(view)
-        if found is None or found.servers == nodes:
+
+    async def _follow_throughput(self, system: KeepingNodes) -> None:
+        managed = context_of(self.scheduler)
+        if managed is not None and (managed.is_paused or managed.is_dry):
             return
-        self.tell("files", f"{system.table.name}: {found.reason}")
+        asked = JudgedThroughput((managed and managed.policy.files) or _DEFAULT)
+        view = self._view(system)
+        found, _ = asked.decide(view, None)
+        if found is None or found.servers == view.servers:
+            return
+        if managed is not None:
+            managed.record(asked, view, None, found)
+            managed.tell("files", f"{system.table.name}: {found.reason}", asked.explained(view))
+        else:
+            self.tell("files", f"{system.table.name}: {found.reason}")
         try:
             self.tell("files", await system.resize(found.servers, config.settings()["drain"]))
         except InputError as error:

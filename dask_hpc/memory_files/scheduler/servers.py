@@ -8,18 +8,29 @@ came last. A node is all workers of one host, as everywhere.
 import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from math import inf
 from time import monotonic
 from typing import Any, Literal
 
 from dask_hpc.checkpoint.scheduler.tenant_blocks import GivenBlock, TenantBlocks
-from dask_hpc.memory_files.scheduler.table import Expect, FileTable, Unneeded, ServerRoom, Settle
+from dask_hpc.memory_files.scheduler.table import Expect, FileTable, ServerRoom, Settle, Unneeded
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.file_layout import next_to_go
 
 State = Literal["ready", "commissioning", "decommissioning"]
 _RATES = 256  # newest operations of which the speed is known
+
+
+@dataclass(slots=True)
+class StageOut:
+    """So many of the files below a path have been copied to a directory or a URL."""
+
+    path: str
+    to: str
+    files: int
+    done: int = 0
 
 
 class KeepingNodes:
@@ -39,6 +50,8 @@ class KeepingNodes:
         self.rates: deque[float] = deque(maxlen=_RATES)
         self.changed = -inf
         self.before: float | None = None
+        #: what is being copied out
+        self.staging: list[StageOut] = []
 
     @property
     def state(self) -> State:
@@ -255,5 +268,6 @@ class KeepingNodes:
             ],
             "throughput": sum(rates) / len(rates) if rates else None,
             "lost": self.lost_blocks,
+            "staging": [asdict(one) for one in self.staging],
             "settings": table.settings.as_plain(),
         }

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from dask_hpc.model.cluster_view import ClusterView, Parting, SizePlan, Unit
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.model.units import counted, show_duration
+from dask_hpc.model.units import count_nodes, counted, show_duration
 from dask_hpc.strategies.strategy import SizeStrategy
 
 _LATE = 5.0  # seconds beyond a few intervals, after which we were away rather than slow
@@ -468,9 +468,9 @@ class Demand(SizeStrategy):
         why += f" and jobs on {nodes} nodes" if nodes else ""
         if by_memory > wanted:
             wanted, why = by_memory, f"{held / 1e9:.3g} GB of results"
-        by_copies = ceil(view.for_copies / view.nodes_per_unit)
-        if by_copies > wanted:
-            wanted, why = by_copies, f"copies of results on {view.for_copies} nodes"
+        by_service = ceil(view.for_service / view.nodes_per_unit)
+        if by_service > wanted:
+            wanted, why = by_service, f"{view.for_what} on {count_nodes(view.for_service)}"
         if wanted == 0 and (view.tasks or view.dormant):
             wanted, why = 1, f"{counted(view.tasks + view.dormant, 'task')} may still need somebody"
         is_active = view.now - memory.active_at < self.idle_grace and not self.forbid_idling
