@@ -17,6 +17,7 @@ COMMANDS = {
     "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
     "doctor": "Say what this site offers and lacks, and what to do.",
+    "files": "List, show, resize and copy out scratch files in the memory of a cluster.",
     "history": "List, show and forget runs of past jobs.",
     "holes": "Show what would start now in the queue of Slurm: how many nodes for how long, and where.",
     "lab": "Open JupyterLab on a notebook with a cluster and the control room ready.",

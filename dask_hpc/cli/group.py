@@ -4,8 +4,8 @@ import asyncio
 import os
 import select
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import IO, Any
 
 import click
@@ -97,3 +97,27 @@ async def _reach(address: str) -> None:
         address, timeout=_PATIENCE, connection_args=Security().get_connection_args("client")
     ) as scheduler:
         await scheduler.identity()
+
+
+@asynccontextmanager
+async def scheduler_at(address: str) -> AsyncIterator[Any]:
+    """The scheduler at ADDRESS, managed or not, to be asked. Certificates for a tls:// address are taken from
+    Dask's configuration."""
+    from distributed import Security, rpc
+
+    try:
+        scheduler = rpc(address, timeout=_PATIENCE, connection_args=Security().get_connection_args("client"))
+    except (ValueError, TypeError) as error:
+        raise _unreachable(address, error) from None
+    async with scheduler:
+        try:
+            await scheduler.identity()
+        except (OSError, ValueError, TypeError) as error:
+            raise _unreachable(address, error) from None
+        yield scheduler
+
+
+def _unreachable(address: str, error: Exception) -> InputError:
+    return InputError(
+        "ADDRESS", f"no scheduler answers at {shown(address)}: {error}", "the address of a Dask scheduler"
+    )

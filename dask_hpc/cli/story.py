@@ -10,11 +10,11 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from dask_hpc.cli.group import scheduler_at
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.units import count_nodes
 
 _POLL = 0.5  # seconds
-_PATIENCE = 5.0  # seconds for a connection
 
 
 @click.command()
@@ -55,18 +55,9 @@ async def _tell(address: str, follow: bool, as_json: bool, console: Console) -> 
 
 async def _pages(address: str, follow: bool) -> AsyncIterator[tuple[int, list[dict[str, Any]]]]:
     """The rows there are, and with ``follow`` those that come, each time with the number of the first."""
-    from distributed import Security, rpc
-
     following = 0
-    try:
-        scheduler = rpc(address, timeout=_PATIENCE, connection_args=Security().get_connection_args("client"))
-    except (ValueError, TypeError) as error:
-        raise _unreachable(address, error) from None
-    async with scheduler:
-        try:
-            page = await scheduler.hpc_story_since(number=0)
-        except (OSError, ValueError, TypeError) as error:
-            raise _unreachable(address, error) from None
+    async with scheduler_at(address) as scheduler:
+        page = await scheduler.hpc_story_since(number=0)
         if page is None:
             raise InputError("ADDRESS", f"the cluster at {shown(address)} is not managed by dask-hpc")
         while page is not None:
@@ -84,12 +75,6 @@ async def _pages(address: str, follow: bool) -> AsyncIterator[tuple[int, list[di
                 click.echo("dask-hpc: the scheduler is gone", err=True)
                 return
     click.echo("dask-hpc: control was closed", err=True)
-
-
-def _unreachable(address: str, error: Exception) -> InputError:
-    return InputError(
-        "ADDRESS", f"no scheduler answers at {shown(address)}: {error}", "the address of a Dask scheduler"
-    )
 
 
 _STYLES = {
@@ -112,6 +97,7 @@ _STYLES = {
     "interval": "cyan",
     "drain": "yellow",
     "store": "yellow",
+    "files": "cyan",
     "error": "bold red",
     "fail": "bold red",
     "cancel": "red",

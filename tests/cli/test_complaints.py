@@ -65,6 +65,14 @@ BAD = [
     ["story", "nonsense"],
     ["story", "foo://127.0.0.1:1"],
     ["story", "tls://127.0.0.1:1"],
+    ["files"],
+    ["files", "list"],
+    ["files", "list", "nonsense"],
+    ["files", "status", "foo://127.0.0.1:1"],
+    ["files", "resize", "tcp://127.0.0.1:1", "scratch"],
+    ["files", "resize", "nonsense", "scratch", "0"],
+    ["files", "set", "tcp://127.0.0.1:1", "scratch"],
+    ["files", "stage-out", "tls://127.0.0.1:1", "scratch", "out"],
 ]
 
 
