@@ -162,7 +162,9 @@ _SAID = (
 _GROWS, _MORE = ("node_seconds", "energy"), 1.01
 
 _HEAD = ("time", "epoch", "policy", "version", "undo", "state", "errors", "lost", "resizes")
-_PARTS = ("in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes", "marked")
+_PARTS = (
+    "in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes", "files", "marked",
+)  # fmt: skip
 
 #: and in brief, what does not change all the time
 _BRIEF = ("id", "name", "state", "cancelled", "failed", "error", "asks", "submitted", "waiting_because")

@@ -1,6 +1,7 @@
 """A real JupyterLab, Notebook or Voila with a real kernel, seen by a real Chromium."""
 
 import json
+import mimetypes
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from dask_hpc.view import kit
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -269,3 +272,22 @@ class Apart:
     def go_on(self):
         if self._process.poll() is None:
             self.send(signal.SIGCONT)
+
+
+def served_kit(page, text, module):
+    """That page, a widget's module and the kit's files beside it, without a server."""
+
+    def answer(route):
+        path = route.request.url.removeprefix("http://kit.test/")
+        if not path:
+            return route.fulfill(body=text, content_type="text/html; charset=utf-8")
+        if path == "view.js":
+            return route.fulfill(body=module, content_type="text/javascript; charset=utf-8")
+        file = Path(kit.__file__).parent / path
+        if not file.is_file():
+            return route.fulfill(status=404)
+        return route.fulfill(body=file.read_bytes(), content_type=mimetypes.guess_type(path)[0])
+
+    page.unroute_all()
+    page.route("http://kit.test/**", answer)
+    page.goto("http://kit.test/")

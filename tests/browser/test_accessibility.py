@@ -3,7 +3,6 @@ what is written has a contrast of 4.5 to 1 at least, in light and dark."""
 
 import importlib.util
 import json
-import mimetypes
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import dask
 import pytest
 from distributed import Client, Event, LocalCluster
 from reach import needs_axe, unreached, violations
-from rig import FLAGS, chromium, id_of, new_page, until
+from rig import FLAGS, chromium, id_of, new_page, served_kit, until
 
 import dask_hpc
 from dask_hpc.simulator.report import report_page
@@ -27,7 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 WORKLOAD = Path(__file__).parents[2] / "notebooks" / "pictures" / "six-jobs.yaml"
-KIT = Path(kit.__file__).parent
 THEMES = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
 #: the views that a widget is, by the kit's module
 VIEWS = {
@@ -37,6 +35,7 @@ VIEWS = {
     "nodes_table": "NodesTable",
     "story_view": "StoryView",
     "checkpoint_view": "CheckpointView",
+    "scratch_files_view": "ScratchFilesView",
     "policy_panel": "PolicyPanel",
     "what_if": "WhatIf",
     "compare": "Compare",
@@ -85,7 +84,10 @@ def managed():
         ) as cluster,
         Client(cluster) as client,
         dask_hpc.manage(client, "power-corridor") as manager,
+        dask_hpc.MemoryFiles("scratch", recommended="1 TB/s", block="4 kiB", client=client) as files,
     ):
+        for number in range(3):
+            files.fs.pipe(files.url(str(number)), b"x" * 9000)
         manager.set(**{"power.upper": "600 W", "power.lower": "100 W"})
         with dask_hpc.job("broken", nodes=1):
             broken = client.map(raises, range(4), pure=False)
@@ -111,25 +113,6 @@ def page():
         found = new_page(chrome, 1024, 768)
         yield found
         chrome.close()
-
-
-def served(page, text, module):
-    """That page, a widget's module and the kit's files beside it, without a server."""
-
-    def answer(route):
-        path = route.request.url.removeprefix("http://kit.test/")
-        if not path:
-            return route.fulfill(body=text, content_type="text/html; charset=utf-8")
-        if path == "view.js":
-            return route.fulfill(body=module, content_type="text/javascript; charset=utf-8")
-        file = KIT / path
-        if not file.is_file():
-            return route.fulfill(status=404)
-        return route.fulfill(body=file.read_bytes(), content_type=mimetypes.guess_type(path)[0])
-
-    page.unroute_all()
-    page.route("http://kit.test/**", answer)
-    page.goto("http://kit.test/")
 
 
 def theme(page, name):
@@ -200,7 +183,7 @@ def test_views(managed, page, name):
     given = json.dumps({"state": state, "whole": whole, "machines": machines}, default=list)
     style = kit.style().replace("<", "\\3c ")
     page.complaints.clear()
-    served(page, PAGE.format(style=style, given=given.replace("<", "\\u003c")), view._esm)
+    served_kit(page, PAGE.format(style=style, given=given.replace("<", "\\u003c")), view._esm)
     page.wait_for_selector("[data-drawn=yes]")
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     page.wait_for_timeout(300)

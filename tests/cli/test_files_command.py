@@ -140,5 +140,5 @@ def test_how_far_a_copy_is(client, scratch, tmp_path, monkeypatch):
 
 
 def test_nobody_answers():
-    result = CliRunner().invoke(cli, ["files", "list", "127.0.0.1:1"])
-    assert result.exit_code == 2 and "no scheduler answers at '127.0.0.1:1'" in result.stderr
+    result = CliRunner().invoke(cli, ["files", "list", "foo://x"])
+    assert result.exit_code == 2 and "no scheduler answers at 'foo://x'" in result.stderr

@@ -2,6 +2,7 @@
 
 import asyncio
 from importlib.util import find_spec
+from time import sleep
 
 import pytest
 from distributed import Client, LocalCluster
@@ -67,8 +68,7 @@ async def test_to_say_how_files_are_takes_little_of_the_schedulers_time(c, s, *w
 
         def slow_rows():
             said.append(rows())
-            for _ in range(200_000):  # some milliseconds
-                pass
+            sleep(0.01)
             return said[-1]
 
         s.plugins[NAME].rows = slow_rows

@@ -33,6 +33,7 @@ PAGES = [
     "/individual-hpc-pipelines",
     "/individual-hpc-file-systems",
     "/individual-hpc-power",
+    "/individual-hpc-scratch-files",
 ]
 shown = gen_cluster(
     client=True,

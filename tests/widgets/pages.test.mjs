@@ -5,10 +5,11 @@ import { test } from "node:test";
 
 import { shareFor, tabFor } from "../../dask_hpc/view/kit/control_room.js";
 import { Headline, clockOf, details, figures } from "../../dask_hpc/view/kit/headline.js";
-import { figuresOf, happened } from "../../dask_hpc/view/kit/checkpoint_view.js";
+import { figuresOf, happened, isUsed } from "../../dask_hpc/view/kit/checkpoint_view.js";
 import { given } from "../../dask_hpc/view/kit/control_page.js";
 import { valueAt } from "../../dask_hpc/view/kit/curves.js";
 import { rowsOf } from "../../dask_hpc/view/kit/lanes.js";
+import { barsOf, figuresOf as figuresOfFiles, speedOf } from "../../dask_hpc/view/kit/scratch_files_view.js";
 import { Model, Reader } from "../../dask_hpc/view/kit/shared/document.js";
 import { showBounds } from "../../dask_hpc/view/kit/shared/units.js";
 
@@ -48,6 +49,43 @@ test("what is not safe is bad", () => {
   assert.deepEqual(bad.map((one) => one[0]), ["no store", "2", "1"]);
   const bare = { protected: [], levels: {}, agents: [], last_commit: null };
   assert.deepEqual(figuresOf(checkpoint(bare)), [["0 of 0", "protected results have a copy", false]]);
+});
+
+test("agents that are there for others are no checkpoints", () => {
+  const none = { protected: [], versions: [], counts: { ...COUNTS, commits: 0, recoveries: 0 } };
+  assert.equal(isUsed(none), false);
+  for (const some of [{ protected: [1] }, { versions: [1] }, { counts: COUNTS }]) assert.equal(isUsed({ ...none, ...some }), true);
+});
+
+const FILES = {
+  name: "scratch", files: 1, nbytes: 4e6, wanted: null, writers: 0, lost: 0, staging: [], throughput: null,
+  nodes: [{ name: "n10", blocks: 1 }, { name: "n9", blocks: 4 }], settings: { recommended: 0 },
+};
+
+test("figures of scratch files say what there is and on how many nodes, and what is lost is bad", () => {
+  assert.deepEqual(figuresOfFiles(FILES), [["4 MB", "in 1 file", false], ["2", "nodes keep them", false]]);
+  const staging = [{ path: "", to: "/out", files: 9, done: 3 }];
+  assert.deepEqual(figuresOfFiles({ ...FILES, wanted: 4, writers: 2, lost: 1, staging }).slice(1), [
+    ["2", "nodes keep them; 2 more when they come", false],
+    ["2", "files are being written", false],
+    ["3 of 9", "files copied to /out", false],
+    ["1", "block lost", true],
+  ]);
+});
+
+test("the speed of operations on scratch files, beside what is recommended", () => {
+  const speed = (throughput, recommended) => speedOf({ throughput, settings: { recommended } });
+  assert.equal(speed(null, 0), null);
+  assert.deepEqual(speed(null, 2e9), { share: 0, mark: 1, text: "2 GB/s recommended", isBad: false });
+  assert.deepEqual(speed(1e9, 0), { share: 1, mark: null, text: "1 GB/s", isBad: false });
+  assert.deepEqual(speed(1e9, 2e9), { share: 0.5, mark: 1, text: "1 GB/s, 2 GB/s recommended", isBad: true });
+  assert.deepEqual(speed(4e9, 2e9), { share: 1, mark: 0.5, text: "4 GB/s, 2 GB/s recommended", isBad: false });
+  assert.equal(speed(1.9e9, 2e9).isBad, false);
+});
+
+test("nodes with scratch files are ordered as people count, and empty ones have no bar", () => {
+  assert.deepEqual(barsOf(FILES.nodes), [{ name: "n9", share: 1, text: "4 blocks" }, { name: "n10", share: 0.25, text: "1 block" }]);
+  assert.deepEqual(barsOf([{ name: "n", blocks: 0 }]), [{ name: "n", share: 0, text: "0 blocks" }]);
 });
 
 test("file systems with most reads come first, twenty at most", () => {

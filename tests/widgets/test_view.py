@@ -6,11 +6,14 @@ from importlib.util import find_spec
 import dask_hpc_widgets as widgets
 import pytest
 from dask_hpc_widgets import view as view_module
+from fsspec.asyn import get_loop
 from heard import hear, until
 
 import dask_hpc
 
-VIEWS = ["AllotmentMap", "CheckpointView", "CorridorChart", "JobsTable", "StoryView"]
+get_loop()  # its thread lasts, and is no leak of a test
+
+VIEWS = ["AllotmentMap", "CheckpointView", "CorridorChart", "JobsTable", "ScratchFilesView", "StoryView"]
 
 
 @pytest.mark.slow
@@ -66,6 +69,7 @@ def test_after_a_problem_everything_is_told_anew(busy):
 def test_views_are_readable_without_a_front_end(busy):
     said = {"JobsTable": "waits: waiting, 3 of 3", "AllotmentMap": "runs holds 1", "StoryView": "start"}
     said |= {"CorridorChart": "power is not watched", "CheckpointView": "nothing is protected"}
+    said |= {"ScratchFilesView": "no file system in memory"}
     for name, words in said.items():
         view = getattr(widgets, name)(busy)
         until(lambda view=view, words=words: words.split()[0] in repr(view))
@@ -83,6 +87,17 @@ def test_what_is_told_of_checkpoints_is_json(busy):
     until(lambda: "kept: " in repr(view))
     view.close()
     dask_hpc.unprotect("kept", client=client)
+
+
+def test_what_is_told_of_scratch_files_is_json(busy):
+    with dask_hpc.MemoryFiles("scratch", nodes=2, client=busy.client) as files:
+        files.fs.pipe(files.url("a"), b"x" * 1000)
+        view = widgets.ScratchFilesView(busy)
+        until(lambda: view.seen().get("files"))
+        json.dumps(view.seen(), allow_nan=False)
+        until(lambda: repr(view) == "scratch: ready, 1 file of 1 kB on 2 nodes")
+    until(lambda: not view.seen().get("files"))
+    view.close()
 
 
 @pytest.mark.parametrize("how", ["nobody is heard", "nothing is read"])

@@ -13,6 +13,7 @@ from dask_hpc_widgets.partition_explorer import PartitionExplorer
 from dask_hpc_widgets.policy_panel import PolicyPanel
 from dask_hpc_widgets.reservation_explorer import ReservationExplorer
 from dask_hpc_widgets.resilience_explorer import ResilienceExplorer
+from dask_hpc_widgets.scratch_files_view import ScratchFilesView
 from dask_hpc_widgets.story_view import StoryView
 from dask_hpc_widgets.what_if import WhatIf
 
@@ -29,6 +30,7 @@ __all__ = [
     "PolicyPanel",
     "ReservationExplorer",
     "ResilienceExplorer",
+    "ScratchFilesView",
     "StoryView",
     "WhatIf",
     "__version__",

@@ -21,14 +21,16 @@ from dask_hpc_widgets.story_view import StoryDeeds
 from dask_hpc_widgets.view import View, manager_of
 from dask_hpc_widgets.what_if import WhatIf
 
-#: of each tab its title, what draws it, and which part of the room it belongs to, if not to the whole
+#: of each tab its title, what draws it, which part of the room it belongs to, if not to the whole, and the
+#: part of the status without which there is no such tab, if there is one
 _TABS = (
-    ("Jobs", "jobs_table", ""),
-    ("Nodes", "nodes_table", ""),
-    ("Policy", "policy_panel", "panel"),
-    ("What if", "what_if", "what_if"),
-    ("Story", "story_view", ""),
-    ("Checkpoints", "checkpoint_view", ""),
+    ("Jobs", "jobs_table", "", ""),
+    ("Nodes", "nodes_table", "", ""),
+    ("Policy", "policy_panel", "panel", ""),
+    ("What if", "what_if", "what_if", ""),
+    ("Story", "story_view", "", ""),
+    ("Checkpoints", "checkpoint_view", "", ""),
+    ("Files", "scratch_files_view", "", "files"),
 )
 _PAST = ("Jobs", "Story")  # what there is to see of a run that is over
 #: what draws them, and what is drawn once for all
@@ -63,13 +65,14 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
     are saved with a notebook.
     """
 
-    _esm = module("control_room", *_VIEWS, *(name for _, name, _ in _TABS))
+    _esm = module("control_room", *_VIEWS, *(one[1] for one in _TABS))
     _css = style()
-    parts: ClassVar[tuple[str, ...]] = ("power", "checkpoint", "holds")
+    parts: ClassVar[tuple[str, ...]] = ("power", "checkpoint", "holds", "files")
     draws = frozenset(
         {
             *("nodes", "presence", "marked", "changes", "jobs", "samples", "marks", "corridor", "power_now"),
             *("story", "signs", "alerts", "figures", "holds", "checkpoint", "in_force", "outside", "curves"),
+            "files",
         }
     )
 

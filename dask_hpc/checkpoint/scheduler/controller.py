@@ -30,7 +30,7 @@ from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.schedule import Aim, FailureCounts
 from dask_hpc.checkpoint.scheduler.series import Series, StoreWriter
 from dask_hpc.checkpoint.scheduler.stored import StoredResults
-from dask_hpc.checkpoint.scheduler.tenant_blocks import TenantBlocks
+from dask_hpc.checkpoint.scheduler.tenant_blocks import OfTenant, TenantBlocks
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.worker.agent import SAYS
 from dask_hpc.cluster.scheduler.service import context_of, guarded
@@ -416,6 +416,8 @@ class Controller(ControllerContext, SchedulerPlugin):
         copies, total, exposed = 0, 0, 0
         agents = self.agents.facts().values()
         for one, found in catalogue.contents.items():
+            if found.needed_by and all(isinstance(owner, OfTenant) for owner in found.needed_by):
+                continue  # others say how theirs are
             copies, total = copies + len(found.where), total + found.nbytes * len(found.where)
             homes = [home[key] for key in catalogue.keys_of(one) if key in home]
             there = [nodes.node_of(address) for address in found.where]

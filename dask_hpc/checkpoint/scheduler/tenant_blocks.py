@@ -18,6 +18,13 @@ from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 
 @dataclass(frozen=True, slots=True)
+class OfTenant:
+    """Who needs a block in the catalogue, if it is no result."""
+
+    owner: Hashable
+
+
+@dataclass(frozen=True, slots=True)
 class GivenBlock:
     """Whose it is, its content and its size; and on how many more agents than one it is to be."""
 
@@ -71,7 +78,7 @@ class TenantBlocks:
 
     def expect(self, block: GivenBlock, agents: Iterable[str]) -> None:
         """Somebody is about to give it to these."""
-        self._catalogue.need(block.owner, block.content, block.nbytes, block.copies)
+        self._catalogue.need(OfTenant(block.owner), block.content, block.nbytes, block.copies)
         for agent in agents:
             self._agents.promise(agent, block.nbytes)
 
@@ -91,10 +98,10 @@ class TenantBlocks:
     def release(self, owner: Hashable, contents: Iterable[str] | None = None) -> None:
         """Nobody needs these of an owner's any longer, or none of them."""
         if contents is None:
-            drops = self._catalogue.release(owner)
+            drops = self._catalogue.release(OfTenant(owner))
         else:
             for content in contents:
-                self._catalogue.needs_no_longer(owner, content)
+                self._catalogue.needs_no_longer(OfTenant(owner), content)
             drops = self._catalogue.unneeded()
         self._keeper.drop_soon(drops)
 

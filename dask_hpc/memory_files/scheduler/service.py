@@ -1,7 +1,7 @@
 """Scratch files in memory as a service of a managed cluster: what is shown of them, and the nodes they need.
 
 Files work without management, too; all this looks at the plugin that has them. To say how they are takes the
-longer the more blocks there are, and many may ask: it is said anew only as often as the scheduler has time.
+longer the more blocks there are, and many ask: where it takes long it is said anew only now and then.
 """
 
 import logging
@@ -15,7 +15,8 @@ from dask_hpc.memory_files.scheduler.plugin import NAME, FilesPlugin
 from dask_hpc.policy import Policy
 
 logger = logging.getLogger(__name__)
-_SHARE = 0.02  # of the scheduler's time, at most, that it takes to say how files are
+#: seconds that it may take to say how files are, whoever asks; longer, and it takes this share of all time
+_QUICK, _SHARE = 0.005, 0.01
 
 
 class ScratchFilesService(Service):
@@ -68,8 +69,8 @@ class ScratchFilesService(Service):
             except Exception as error:
                 logger.warning("dask-hpc: no status of files: %s: %s", type(error).__name__, error)
                 self._said = None
-            done = perf_counter()
-            self._said_until = done + (done - began) / _SHARE
+            took = perf_counter() - began
+            self._said_until = began + (took / _SHARE if took > _QUICK else 0.0)
         return {"files": self._said}
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:

@@ -34,6 +34,11 @@ export function figuresOf(found) {
   return figures;
 }
 
+/** Whether anything is or was protected: agents may be there for others. */
+export function isUsed({ protected: kept, versions, counts }) {
+  return Boolean(kept.length || versions.length || counts.commits || counts.recoveries);
+}
+
 /** In words, what happened so far. */
 export function happened(counts) {
   return [
@@ -124,7 +129,7 @@ function render({ model, el }) {
 
   show(null);
   const end = follow(model, (news, isWhole) => {
-    if (isWhole || "checkpoint" in news) show(news.checkpoint ?? null);
+    if (isWhole || "checkpoint" in news) show(news.checkpoint && isUsed(news.checkpoint) ? news.checkpoint : null);
   });
   const quiet = isFixed || model.get("beside") ? () => {} : tellWhatCame(model, said);
   return () => {

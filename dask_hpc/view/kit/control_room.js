@@ -1,18 +1,21 @@
 // The control room: how the cluster is, who had which node and how much power was drawn on one axis of time, and
 // a tab for whatever else one can look at or do. All of it is drawn from one model and one feed.
 
+import { follow } from "./shared/course.js";
 import { claim, h, tellWhatCame, views } from "./shared/page.js";
 import { clamp } from "./shared/scale.js";
 
 const [LEAST, USUAL, MOST] = [0.15, 0.55, 0.8]; // share of the pictures
 
-/** Where the keys of a row of tabs lead from the tab with that number. */
+/** Where the keys of a row of tabs lead from the tab with that number, of those that are seen. */
 export function tabFor(key, number, count) {
   const to = { ArrowRight: number + 1, ArrowLeft: number - 1, Home: 0, End: count - 1 }[key];
   return to === undefined ? null : (to + count) % count;
 }
 
-/** A tab for each [title, element]. The model keeps which was chosen, for a page that is opened anew. */
+/** A tab for each [title, element, part]. The model keeps which was chosen, for a page that is opened anew. One
+ * that has a part of the course to show is there while there is anything in that. Answers its element, and how to
+ * end it. */
 function tabbed(model, pages, name) {
   const list = h("div", { class: "dh-tabs", role: "tablist", "aria-label": name });
   const body = h("div", { class: "dh-tab-pages" });
@@ -22,11 +25,12 @@ function tabbed(model, pages, name) {
     page.setAttribute("aria-label", title);
     body.append(page);
     return h("button", { role: "tab", "aria-controls": page.id, onclick: () => turnTo(number), onkeydown: (event) => {
-      const to = tabFor(event.key, number, pages.length);
+      const seen = tabs.filter((tab) => !tab.hidden);
+      const to = tabFor(event.key, seen.indexOf(tabs[number]), seen.length);
       if (to === null) return;
       event.preventDefault();
-      turnTo(to);
-      tabs[to].focus();
+      turnTo(tabs.indexOf(seen[to]));
+      seen[to].focus();
     } }, title);
   });
 
@@ -44,9 +48,19 @@ function tabbed(model, pages, name) {
     });
   }
 
+  const chosen = () => Math.max(0, pages.findIndex(([title], number) => title === model.get("tab") && !tabs[number].hidden));
+
   list.append(...tabs);
-  choose(Math.max(0, pages.findIndex(([title]) => title === model.get("tab"))));
-  return h("div", { class: "dh-tabbed" }, list, body);
+  pages.forEach(([, , part], number) => { tabs[number].hidden = Boolean(part); });
+  choose(chosen());
+  const end = follow(model, (news, isWhole) => {
+    const before = chosen();
+    pages.forEach(([, , part], number) => {
+      if (part && (isWhole || part in news)) tabs[number].hidden = !news[part]?.length;
+    });
+    if (chosen() !== before) choose(chosen());
+  });
+  return [h("div", { class: "dh-tabbed" }, list, body), end];
 }
 
 /** The share of the upper part after a key; null for another key. */
@@ -100,15 +114,17 @@ function render({ model, el }) {
   ends.push(tellWhatCame(model, said));
   const pictures = h("div", { class: "dh-pictures" },
     h("div", { class: "dh-time-bar" }, drawn("time_toolbar"), said), drawn("allotment_map", model, "dh-fills"), drawn("corridor_chart", model, "dh-fills"), drawn("queue"));
-  const pages = model.get("tabs").map(([title, name, trait]) => {
-    if (!trait) return [title, h("div", {}, drawn(name))];
+  const pages = model.get("tabs").map(([title, name, trait, part]) => {
+    if (!trait) return [title, h("div", {}, drawn(name)), part];
     // some have a model of their own
     const place = h("div");
     const id = model.get(trait).replace("IPY_MODEL_", "");
     model.widget_manager.get_model(id).then((own) => place.append(drawn(name, own)));
-    return [title, place];
+    return [title, place, part];
   });
-  el.append(drawn("headline"), pictures, splitter(el), tabbed(model, pages, "views"));
+  const [tabs, end] = tabbed(model, pages, "views");
+  ends.push(end);
+  el.append(drawn("headline"), pictures, splitter(el), tabs);
   return () => ends.forEach((end) => end());
 }
 
