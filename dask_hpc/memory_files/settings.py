@@ -61,7 +61,8 @@ class FilesSettings:
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> "FilesSettings":
         """As they came over the wire."""
-        return cls(**{**plain, "levels": tuple(plain["levels"])})
+        found = {field.name: plain[field.name] for field in fields(cls)}
+        return cls(**{**found, "levels": tuple(plain["levels"])})
 
     def as_plain(self) -> dict[str, Any]:
         """For the wire."""

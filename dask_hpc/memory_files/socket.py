@@ -25,6 +25,8 @@ from dask_hpc.model.errors import InputError
 _LENGTHS = struct.Struct("<IQ")  # of the head, and of the bytes
 _LARGEST_HEAD, _LARGEST = 2**28, 2**33
 _BUFFER = 4 * 2**20
+#: by its socket, what this process serves
+SERVED: dict[str, FilesPort] = {}
 #: calls of a port that have bytes as their last argument, and those whose answer is bytes
 _GIVES, _TAKES = ("write_at", "write"), ("read", "read_back")
 CALLS = ("do", "read", "write", "open", "write_at", "cut", "read_back", "flush", "close", "discard")
@@ -182,6 +184,7 @@ class SocketServer:
         self._files = files
         self._ask = ask
         self._server: asyncio.Server | None = None
+        self._path = ""
         self._clients: set[asyncio.Task[None]] = set()
 
     async def start(self, path: str) -> None:
@@ -190,9 +193,12 @@ class SocketServer:
             os.unlink(path)
         self._server = await asyncio.start_unix_server(self._serve, path, limit=_BUFFER)
         os.chmod(path, 0o600)
+        self._path = path
+        SERVED[path] = self._files
 
     async def stop(self) -> None:
         """Nobody is listened to any longer."""
+        SERVED.pop(self._path, None)
         if self._server is not None:
             self._server.close()
         for task in list(self._clients):

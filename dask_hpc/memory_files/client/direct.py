@@ -16,6 +16,7 @@ from math import inf
 from secrets import token_hex
 from time import monotonic, perf_counter
 from typing import Any
+from weakref import ref
 
 import fsspec
 from distributed import Client
@@ -29,6 +30,8 @@ from dask_hpc.memory_files.settings import FilesSettings
 
 _TRIES = 6  # at reading what moves, and at finding room
 _MESSAGE = 8 * 2**20  # bytes that go to an agent at once
+_SMALL = 4 * 2**20  # bytes of a block that comes in one message with others
+_LANES = 2  # times that an agent is asked at once
 _WINDOW = 64 * 2**20  # bytes of a file on their way
 _GATHER = 2**18
 _RATES = 64
@@ -39,18 +42,25 @@ class Reach:
     """How a process reaches scheduler and agents: by its client or its worker."""
 
     def __init__(self, server: Any) -> None:
-        self._server = server
+        self._server = ref(server)
         #: who it is for the scheduler: what it has begun ends with it
         self.me: str = server.id if isinstance(server, Client) else server.address
         self.loop: asyncio.AbstractEventLoop = server.loop.asyncio_loop
 
+    @property
+    def _there(self) -> Any:
+        found = self._server()
+        if found is None or found.scheduler is None:
+            raise ConnectionError("this client is closed")
+        return found
+
     async def ask(self, call: str, **what: Any) -> Any:
         """The scheduler's answer."""
-        return await getattr(self._server.scheduler, call)(**what)
+        return await getattr(self._there.scheduler, call)(**what)
 
     def agent(self, address: str) -> Any:
         """What calls an agent: another one, or that of this very worker."""
-        return self._server.rpc(address)
+        return self._there.rpc(address)
 
 
 @dataclass(slots=True)
@@ -59,6 +69,43 @@ class _Out:
 
     steps: list[Mapping[str, Any]] = field(default_factory=list)
     waiting: list[tuple[int, int, "asyncio.Future[list[Any]]"]] = field(default_factory=list)
+
+
+class _Requests:
+    """Blocks that one agent is asked for: while it is, what is wanted next is gathered."""
+
+    def __init__(self, reach: Reach, agent: str, window: Window) -> None:
+        self._reach = reach
+        self._agent = agent
+        self._window = window
+        self._next: list[tuple[str, asyncio.Future[Any]]] = []
+        self._going: set[asyncio.Task[None]] = set()
+
+    async def get(self, content: str) -> Any:
+        """The block, or what was wrong."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._next.append((content, answer))
+        if len(self._going) < _LANES:
+            task = asyncio.ensure_future(self._go())
+            self._going.add(task)
+            task.add_done_callback(self._going.discard)
+        return await answer
+
+    async def _go(self) -> None:
+        while self._next:
+            some, self._next = self._next, []
+
+            async def came(place: int, what: Any, some: Any = some) -> None:
+                if not some[place][1].done():
+                    some[place][1].set_result(what)
+
+            stream = Stream(self._reach.agent(self._agent), came, window=self._window, small=_SMALL)
+            try:
+                await stream.run([{"content": content} for content, _ in some])
+            except Exception as error:
+                for _, answer in some:
+                    if not answer.done():
+                        answer.set_result(error)
 
 
 class _Letters:
@@ -116,11 +163,14 @@ class DirectFiles:
         self._out: _Out | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self._letters: dict[str, _Letters] = {}
+        self._requests: dict[str, _Requests] = {}
         self._window = Window(_WINDOW)
         self._handles: dict[int, OpenFile] = {}
         self._numbers = count(1)
         self._settings: dict[str, FilesSettings] = {}
         self._known_at: dict[str, float] = {}
+        #: the id of the cluster, once something was heard of it
+        self.run = ""
         self._rates: dict[str, list[float]] = {}
         self._nonce = token_hex(8)
 
@@ -180,6 +230,7 @@ class DirectFiles:
     def know(self, name: str, plain: Mapping[str, Any]) -> FilesSettings:
         """They are these from now on."""
         found = self._settings[name] = FilesSettings.read(plain)
+        self.run = plain.get("run", self.run)
         self._known_at[name] = monotonic()
         for handle in self._handles.values():
             if handle.name == name:
@@ -382,15 +433,15 @@ class DirectFiles:
         return found
 
     async def _from(self, agent: str, some: list[tuple[int, str]], into: dict[int, memoryview]) -> None:
-        async def came(place: int, what: Any) -> None:
+        known = self._requests.get(agent)
+        if known is None:
+            known = self._requests[agent] = _Requests(self._reach, agent, self._window)
+        came = await asyncio.gather(*(known.get(content) for _, content in some))
+        for (number, _), what in zip(some, came, strict=True):
             if not isinstance(what, Block):
                 raise _Moved(f"{agent}: {what}")
-            large = isinstance(what.head, dict) and "note" in what.head and what.nbytes > QUICK
-            found = await asyncio.to_thread(self._bytes_of, what) if large else self._bytes_of(what)
-            into[some[place][0]] = found
-
-        stream = Stream(self._reach.agent(agent), came, window=self._window)
-        await stream.run([{"content": content} for _, content in some])
+            is_long = "note" in what.head and what.nbytes > QUICK
+            into[number] = await asyncio.to_thread(self._bytes_of, what) if is_long else self._bytes_of(what)
 
     async def stage(self, path: str, to: str) -> int:
         """Write a file to a store: whole, or not at all. How many bytes."""

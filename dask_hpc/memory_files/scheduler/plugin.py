@@ -156,7 +156,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             case "places":
                 return await self._places(system, step)
             case "settings":
-                return table.settings.as_plain()
+                return {"run": self.scheduler.id, **table.settings.as_plain()}
             case "begin":
                 return self._begin(system, owner, step, rooms)
             case "announce":

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from dask_hpc.checkpoint.scheduler.tenant_blocks import GivenBlock, TenantBlocks
-from dask_hpc.memory_files.scheduler.table import Expect, FileTable, Unneeded, ServerRoom, Settle
+from dask_hpc.memory_files.scheduler.table import Expect, FileTable, ServerRoom, Settle, Unneeded
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.file_layout import next_to_go

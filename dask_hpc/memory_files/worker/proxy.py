@@ -19,7 +19,7 @@ from distributed import WorkerPlugin
 from dask_hpc.checkpoint.worker.kept import hold_folder, own_folder
 from dask_hpc.dask.scheduler import add_calls, remove_calls
 from dask_hpc.memory_files.client.direct import DirectFiles
-from dask_hpc.memory_files.client.ports import direct
+from dask_hpc.memory_files.client.ports import routed
 from dask_hpc.memory_files.socket import SocketServer, socket_folder, socket_of
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class FilesProxy(WorkerPlugin):
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
         self._worker = worker
-        self._files: DirectFiles = direct(worker)
+        self._files: DirectFiles = routed(worker).direct
         self._server: SocketServer | None = None
         self._held: int | None = None
         self._calls: dict[str, Any] = {"hpc_files_settings": self.settings, "hpc_files_stage": self.stage}
