@@ -1,6 +1,7 @@
 """Clients and servers of one file: how fast, what moves, and when there are more servers."""
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import inf
 
 import pytest
@@ -195,6 +196,9 @@ def test_a_strategy_sees_what_it_would_see_of_a_live_one():
     assert all(view.before == pytest.approx(25) for view in grown)
     assert [view.since_change for view in grown] == sorted(view.since_change for view in grown)
     assert grown[0].since_change < 0.5
+    for one, two in pairwise(script.views):
+        if one.servers == two.servers:  # the newest is the last
+            assert two.rates[:-1] == one.rates[len(one.rates) + 1 - len(two.rates) :]
     assert last.servers == 6 and last.before is None and last.needed == 4
 
 
