@@ -83,8 +83,8 @@ class Window:
 class Stream:
     """Fetches blocks from the worker behind ``rpc``. ``found(place, ...)`` is called with each, or with its
     content if that is one that we have, or with what was wrong; ``room(nbytes)`` holds room for a large one,
-    or raises. ``window`` is shared by all that this worker fetches; ``chunk`` is the size of a message, and
-    blocks of at most ``small`` bytes come in one with others."""
+    or raises. ``window`` is shared by all that this worker fetches; ``chunk`` is the size of a message. With
+    ``small`` blocks of at most so many bytes come in one with others, and stay in its memory."""
 
     def __init__(
         self,
@@ -148,7 +148,8 @@ class Stream:
     async def _deal(self, some: list[Any], offers: list[dict[str, Any]], parts: list[Any]) -> None:
         small = [place for place, offer in enumerate(offers) if "is" in offer]
         if small:
-            blocks = await asyncio.to_thread(list, unpacked([offers[place] for place in small], parts))
+            theirs = unpacked([offers[place] for place in small], parts, not self._small)
+            blocks = await asyncio.to_thread(list, theirs)
             for place, block in zip(small, blocks, strict=True):
                 await self._came(some[place], block)
         large = []

@@ -192,7 +192,11 @@ class DirectFiles:
         name = steps[0].get("fs", "") if steps else ""
         if (settings := self._settings.get(name)) is not None and not settings.batch:
             self._send_steps()
-        return await answer
+        found = await answer
+        for handle in self._handles.values():
+            if handle.is_shown:
+                found = [_with_open(handle, *one) for one in zip(steps, found, strict=True)]
+        return found
 
     def _send_steps(self) -> None:
         out, self._out = self._out, None
@@ -390,20 +394,26 @@ class DirectFiles:
             if len(rates) < _RATES:
                 rates.append(nbytes / max(seconds, 1e-9))
 
-    async def read(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    async def read(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
         """Bytes of a file, all of the same version of it; of one that is written here with what is not yet
         sent."""
         for handle in self._handles.values():
             if handle.path == path and handle.is_shown:
                 return await handle.read_back(begin, end)
-        return await self.read_sent(path, begin, end)
+        return await self.read_sent(path, begin, end, number)
 
-    async def read_sent(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    async def read_sent(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
         """What all see of it."""
         began, (name, rest) = perf_counter(), split(path)
         step = {"do": "places", "fs": name, "path": rest, "begin": begin, "end": end}
         for tried in range(1, _TRIES + 1):
             (places,) = await self.do([step])
+            if number not in (None, places["version"][0]):
+                raise OSError(errno.ESTALE, "another file has this name now", f"hpc-memory://{path}")
             size, stop = places["block"], places["size"]
             stop = stop if end is None else min(end, stop)
             try:
@@ -421,14 +431,19 @@ class DirectFiles:
     async def _fetch(self, places: Mapping[str, Any], path: str) -> dict[int, memoryview]:
         """The bytes of blocks by number. Raises ``_Moved`` if some are not where they were."""
         by_agent: dict[str, list[tuple[int, str]]] = {}
+        found: dict[int, memoryview] = {}
         for number, content, where, lost in places["blocks"]:
+            if content and not where and places["stored"]:
+                begin, end = number * places["block"], min(places["size"], (number + 1) * places["block"])
+                piece = await asyncio.to_thread(_from_store, places["stored"], begin, end)
+                found[number] = memoryview(piece)
+                continue
             if content and not where:
                 text = f"block {number} was lost with {lost}, and had no copy (copies=1 keeps one more)"
                 raise FileNotFoundError(errno.ENOENT, text, f"hpc-memory://{path}")
             if content:
                 agent = self._reach.me if self._reach.me in where else where[number % len(where)]
                 by_agent.setdefault(agent, []).append((number, content))
-        found: dict[int, memoryview] = {}
         await asyncio.gather(*(self._from(agent, some, found) for agent, some in by_agent.items()))
         return found
 
@@ -443,9 +458,8 @@ class DirectFiles:
             is_long = "note" in what.head and what.nbytes > QUICK
             into[number] = await asyncio.to_thread(self._bytes_of, what) if is_long else self._bytes_of(what)
 
-    async def stage(self, path: str, to: str) -> int:
-        """Write a file to a store: whole, or not at all. How many bytes."""
-        (info,) = await self.do([{"do": "info", "fs": split(path)[0], "path": split(path)[1]}])
+    async def stage(self, path: str, to: str) -> tuple[int, list[int]]:
+        """Write one version of a file to a store: whole, or not at all. How many bytes, and which version."""
         fs, target = fsspec.core.url_to_fs(to)
         beside = f"{target}.{token_hex(4)}.part"
 
@@ -453,19 +467,30 @@ class DirectFiles:
             fs.makedirs(fs._parent(target), exist_ok=True)
             return fs.open(beside, "wb")
 
-        file, at = await asyncio.to_thread(make), 0
-        try:
-            while at < info["size"]:
-                piece = await self.read_sent(path, at, min(info["size"], at + _MESSAGE))
-                await asyncio.to_thread(file.write, piece)
-                at += len(piece)
-            await asyncio.to_thread(file.close)
-            await asyncio.to_thread(fs.mv, beside, target)
-        except BaseException:
-            with suppress(OSError):
-                await asyncio.to_thread(fs.rm, beside)
-            raise
-        return at
+        for _ in range(_TRIES):
+            found = await self._info(path)
+            file = await asyncio.to_thread(make)
+            try:
+                for at in range(0, found["size"], _MESSAGE):
+                    piece = await self.read_sent(path, at, min(found["size"], at + _MESSAGE))
+                    await asyncio.to_thread(file.write, piece)
+                await asyncio.to_thread(file.close)
+                if (await self._info(path))["version"] == found["version"]:
+                    await asyncio.to_thread(fs.mv, beside, target)
+                    return found["size"], found["version"]
+            except BaseException:
+                with suppress(OSError):
+                    await asyncio.to_thread(fs.rm, beside)
+                raise
+            await asyncio.to_thread(fs.rm, beside)
+        raise OSError(errno.EBUSY, "it changes all the time", f"hpc-memory://{path}")
+
+    async def _info(self, path: str) -> dict[str, Any]:
+        name, rest = split(path)
+        (found,) = await self.do([{"do": "info", "fs": name, "path": rest}])
+        if found["type"] != "file":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"hpc-memory://{path}")
+        return dict(found)
 
     # open files
 
@@ -521,6 +546,32 @@ class DirectFiles:
     def handles(self) -> Iterator[OpenFile]:
         """Files that are written here."""
         return iter(self._handles.values())
+
+
+def _with_open(file: OpenFile, step: Mapping[str, Any], answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An answer about names, with a file that has not left yet."""
+    name, path = split(file.path)
+    if step.get("fs") != name:
+        return answer
+    if step["do"] == "info" and step["path"] == path:
+        known = answer.get("ok", {"name": path, "type": "file"})
+        return {"ok": {**known, "size": file.size}}
+    if step["do"] == "list" and step["path"] == path.rpartition("/")[0] and "ok" in answer:
+        rest = [one for one in answer["ok"] if one["name"] != path]
+        return {"ok": [*rest, {"name": path, "type": "file", "size": file.size}]}
+    return answer
+
+
+def _from_store(url: str, begin: int, end: int) -> bytes:
+    fs, path = fsspec.core.url_to_fs(url)
+    return bytes(fs.cat_file(path, start=begin, end=end))
+
+
+def unstage(url: str) -> None:
+    """A file is no longer in a store."""
+    fs, path = fsspec.core.url_to_fs(url)
+    with suppress(FileNotFoundError):
+        fs.rm_file(path)
 
 
 class _Moved(Exception):

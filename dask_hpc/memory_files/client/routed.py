@@ -26,9 +26,11 @@ class RoutedFiles:
         way = await self._way(steps[0].get("fs", "")) if steps else self.direct
         return await way.do(steps)
 
-    async def read(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    async def read(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
         """Bytes of a file, all of the same version of it."""
-        return await (await self._way(split(path)[0])).read(path, begin, end)
+        return await (await self._way(split(path)[0])).read(path, begin, end, number)
 
     async def write(self, path: str, data: Any, how: How = "new") -> None:
         """A whole file at once."""

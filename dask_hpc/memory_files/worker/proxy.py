@@ -18,7 +18,7 @@ from distributed import WorkerPlugin
 
 from dask_hpc.checkpoint.worker.kept import hold_folder, own_folder
 from dask_hpc.dask.scheduler import add_calls, remove_calls
-from dask_hpc.memory_files.client.direct import DirectFiles
+from dask_hpc.memory_files.client.direct import DirectFiles, unstage
 from dask_hpc.memory_files.client.ports import routed
 from dask_hpc.memory_files.socket import SocketServer, socket_folder, socket_of
 
@@ -66,9 +66,13 @@ class FilesProxy(WorkerPlugin):
         self._files.know(name, settings)
 
     async def stage(self, path: str, to: str) -> dict[str, Any]:
-        """Write a file to a store; what went wrong, if so."""
+        """Write a file to a store, or without a path remove it there; what went wrong, if so."""
         try:
-            return {"nbytes": await self._files.stage(path, to)}
+            if not path:
+                await asyncio.to_thread(unstage, to)
+                return {}
+            nbytes, version = await self._files.stage(path, to)
+            return {"nbytes": nbytes, "version": version}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}"}
 
@@ -76,7 +80,6 @@ class FilesProxy(WorkerPlugin):
         """Be the proxy when there is none."""
         try:
             folder = socket_folder()
-            folder.parent.mkdir(parents=True, exist_ok=True)
             own_folder(folder.parent)
             own_folder(folder)
             mine = folder / os.path.basename(socket_of(self._run)).replace(".sock", "")
