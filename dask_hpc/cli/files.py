@@ -12,6 +12,7 @@ from distributed.comm import CommClosedError
 
 from dask_hpc.cli.group import scheduler_at
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
+from dask_hpc.memory_files.client.filesystem import PROTOCOL
 from dask_hpc.memory_files.settings import CHANGEABLE
 from dask_hpc.model.errors import InputError, insist, one_line, shown
 from dask_hpc.model.units import count_nodes, counted, show_bytes, show_duration, show_large
@@ -172,7 +173,7 @@ async def stage_out(scheduler: Any, name: str, directory: str, path: str, as_jso
     except CommClosedError:
         raise
     except OSError as error:
-        where = "--path" if str(error.filename).startswith("hpc-memory:") else "DIRECTORY"
+        where = "--path" if str(error.filename).startswith(f"{PROTOCOL}:") else "DIRECTORY"
         raise InputError(where, _told(error)) from None
     if as_json:
         print_json(found | {"to": to})
@@ -245,6 +246,10 @@ def summary(row: Row) -> str:
         words.append(f"{show_large(row['settings']['recommended'], 'B/s')} recommended")
     if row["writers"]:
         words.append(f"{counted(row['writers'], 'file')} being written")
+    if row["store_problem"]:
+        words.append(f"the store cannot be written: {one_line(row['store_problem'])}")
+    elif row["to_store"]:
+        words.append(f"{counted(row['to_store'], 'file')} on the way to the store")
     if row["lost"]:
         words.append(f"{counted(row['lost'], 'block')} lost")
     return "; ".join(words)

@@ -24,8 +24,11 @@ class FilesPort(Protocol):
     async def do(self, steps: Sequence[Mapping[str, Any]]) -> list[Any]:
         """What the scheduler says of names. Raises the first error, when all is done."""
 
-    async def read(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
-        """Bytes of a file, all of the same version of it."""
+    async def read(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
+        """Bytes of a file, all of the same version of it; ``number``: of that file alone, whatever other one
+        has its name by now."""
 
     async def write(self, path: str, data: Any, how: How = "new") -> None:
         """A whole file at once."""

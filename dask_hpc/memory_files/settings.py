@@ -1,5 +1,6 @@
 """What a person may say about a file system, checked on the client and checked again on the scheduler."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf
@@ -61,7 +62,8 @@ class FilesSettings:
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> "FilesSettings":
         """As they came over the wire."""
-        return cls(**{**plain, "levels": tuple(plain["levels"])})
+        found = {field.name: plain[field.name] for field in fields(cls)}
+        return cls(**{**found, "levels": tuple(plain["levels"])})
 
     def as_plain(self) -> dict[str, Any]:
         """For the wire."""
@@ -108,7 +110,8 @@ def _copies(value: Any) -> int:
 
 def _rate(value: Any) -> float:
     found = 0.0 if value in (None, 0) else parse_quantity(value, "B/s")
-    insist(0 <= found < inf, "", value, 'bytes per second, such as "2 GB/s", or None')
+    has_unit = not isinstance(value, str) or "/" in value
+    insist(has_unit and 0 <= found < inf, "", value, 'bytes per second, such as "2 GB/s", or None')
     return found
 
 
@@ -138,7 +141,7 @@ def _levels(value: Any) -> tuple[str, ...]:
 
 def _text(value: Any) -> str:
     insist(value is None or isinstance(value, str), "", value, "a directory or a URL")
-    return value or ""
+    return os.path.abspath(os.path.expanduser(value)) if value and "://" not in value else value or ""
 
 
 def _dealing(value: Any) -> str:

@@ -7,6 +7,7 @@ A message is its length, a head in msgpack, and bytes. Several may be on their w
 import asyncio
 import errno
 import os
+import socket
 import struct
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,10 @@ from dask_hpc.model.errors import InputError
 _LENGTHS = struct.Struct("<IQ")  # of the head, and of the bytes
 _LARGEST_HEAD, _LARGEST = 2**28, 2**33
 _BUFFER = 4 * 2**20
+_BEHIND = 4  # writes to a file that are not waited for
+_MANY = 100  # connections that wait to be accepted
+#: by its socket, what this process serves
+SERVED: dict[str, FilesPort] = {}
 #: calls of a port that have bytes as their last argument, and those whose answer is bytes
 _GIVES, _TAKES = ("write_at", "write"), ("read", "read_back")
 CALLS = ("do", "read", "write", "open", "write_at", "cut", "read_back", "flush", "close", "discard")
@@ -51,8 +56,6 @@ def find_socket(name: str = "") -> str:
 
 
 def _answers(path: str) -> bool:
-    import socket
-
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
         one.settimeout(1.0)
         try:
@@ -62,20 +65,46 @@ def _answers(path: str) -> bool:
     return True
 
 
-async def _receive(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:
-    head, body = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
-    if head > _LARGEST_HEAD or body > _LARGEST:
-        raise ConnectionError("no message of ours")
-    said = msgpack.unpackb(await reader.readexactly(head), strict_map_key=False)
-    return said, await reader.readexactly(body) if body else b""
+class _Wire:
+    """One connection, from either end: what is sent is not copied, and what comes is put where it stays."""
 
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        for kind in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            with suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, kind, _BUFFER)
+        self._sock = sock
+        self._sending = asyncio.Lock()
 
-def _send(writer: asyncio.StreamWriter, head: Mapping[str, Any], body: Any = b"") -> None:
-    packed = msgpack.packb(head)
-    view = memoryview(body).cast("B")
-    writer.write(_LENGTHS.pack(len(packed), view.nbytes) + packed)
-    if view.nbytes:
-        writer.write(view)
+    async def send(self, head: Mapping[str, Any], body: Any = b"") -> None:
+        packed, loop = msgpack.packb(head), asyncio.get_running_loop()
+        view = memoryview(body).cast("B")
+        async with self._sending:
+            await loop.sock_sendall(self._sock, _LENGTHS.pack(len(packed), view.nbytes) + packed)
+            if view.nbytes:
+                await loop.sock_sendall(self._sock, view)
+
+    async def receive(self) -> tuple[dict[str, Any], bytearray]:
+        head, body = _LENGTHS.unpack(await self._exactly(_LENGTHS.size))
+        if head > _LARGEST_HEAD or body > _LARGEST:
+            raise ConnectionError("no message of ours")
+        said = msgpack.unpackb(await self._exactly(head), strict_map_key=False)
+        return said, await self._exactly(body)
+
+    async def _exactly(self, nbytes: int) -> bytearray:
+        found, at, loop = bytearray(nbytes), 0, asyncio.get_running_loop()
+        view = memoryview(found)
+        while at < nbytes:
+            count = await loop.sock_recv_into(self._sock, view[at:])
+            if not count:
+                raise ConnectionError("the other end is gone")
+            at += count
+        return found
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
 
 
 class SocketFiles:
@@ -84,19 +113,23 @@ class SocketFiles:
     def __init__(self, path: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.path = path
         self.loop: asyncio.AbstractEventLoop = loop or get_loop()
-        self._writer: asyncio.StreamWriter | None = None
+        self._wire: _Wire | None = None
         self._reading: asyncio.Task[None] | None = None
         self._numbers = count(1)
-        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytearray]]] = {}
         self._connecting = asyncio.Lock()
+        #: by handle, what was written and is not answered yet
+        self._behind: dict[int, list[asyncio.Future[Any]]] = {}
 
     async def do(self, steps: Sequence[Mapping[str, Any]]) -> list[Any]:
         """What the scheduler says of names."""
         return [unpack(one) for one in await self._call("do", list(steps))]
 
-    async def read(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    async def read(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
         """Bytes of a file."""
-        return bytes(await self._call("read", path, begin, end))
+        return bytes(await self._call("read", path, begin, end, number))
 
     async def write(self, path: str, data: Any, how: How = "new") -> None:
         """A whole file at once."""
@@ -108,27 +141,43 @@ class SocketFiles:
         return handle, size, 0
 
     async def write_at(self, handle: int, at: int, data: Any) -> None:
-        """Bytes to a place."""
-        await self._call("write_at", handle, at, body=data)
+        """Bytes to a place. Some may be on their way when this is over; what goes wrong is raised later."""
+        behind = self._behind.setdefault(handle, [])
+        behind.append(asyncio.ensure_future(self._call("write_at", handle, at, body=data)))
+        while len(behind) > _BEHIND:
+            await behind.pop(0)
+
+    async def _catch_up(self, handle: int) -> None:
+        for one in self._behind.pop(handle, ()):
+            await one
 
     async def cut(self, handle: int, size: int) -> None:
         """The file has this size from now on."""
+        await self._catch_up(handle)
         await self._call("cut", handle, size)
 
     async def read_back(self, handle: int, begin: int, end: int | None) -> bytes:
         """What is there, and was written here."""
+        await self._catch_up(handle)
         return bytes(await self._call("read_back", handle, begin, end))
 
     async def flush(self, handle: int) -> None:
         """Others see what was written so far."""
+        await self._catch_up(handle)
         await self._call("flush", handle)
 
     async def close(self, handle: int) -> None:
         """The same, and nothing more comes."""
+        try:
+            await self._catch_up(handle)
+        except BaseException:
+            await self.discard(handle)
+            raise
         await self._call("close", handle)
 
     async def discard(self, handle: int) -> None:
         """What was not flushed is nobody's."""
+        await asyncio.gather(*self._behind.pop(handle, ()), return_exceptions=True)
         await self._call("discard", handle)
 
     async def leave(self) -> None:
@@ -140,39 +189,48 @@ class SocketFiles:
     async def _call(self, call: str, *args: Any, body: Any = b"") -> Any:
         try:
             async with self._connecting:
-                if self._writer is None:
-                    reader, self._writer = await asyncio.open_unix_connection(self.path, limit=_BUFFER)
-                    self._reading = asyncio.ensure_future(self._read(reader))
+                if self._wire is None:
+                    self._wire = await self._connect()
+                    self._reading = asyncio.ensure_future(self._read(self._wire))
+                wire = self._wire
             number = next(self._numbers)
             answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-            _send(self._writer, {"number": number, "call": call, "args": list(args)}, body)
-            await self._writer.drain()
+            await wire.send({"number": number, "call": call, "args": list(args)}, body)
             said, found = await answer
-        except (ConnectionError, asyncio.IncompleteReadError, FileNotFoundError) as error:
+        except (ConnectionError, FileNotFoundError) as error:
             text = f"the proxy does not answer: {error}"
             raise OSError(errno.EIO, text, f"hpc-memory: {self.path}") from None
         if "is" in said:
             return found if call in _TAKES else said["is"]
         return unpack(said)
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _connect(self) -> _Wire:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        wire = _Wire(sock)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, self.path)
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    async def _read(self, wire: _Wire) -> None:
         try:
             while True:
-                said, body = await _receive(reader)
+                said, body = await wire.receive()
                 if (answer := self._waiting.pop(said["number"], None)) is not None and not answer.done():
                     answer.set_result((said, body))
-        except (OSError, asyncio.IncompleteReadError) as error:
+        except OSError as error:
             self._over(ConnectionError(str(error)))
 
     def _over(self, error: ConnectionError) -> None:
-        writer, self._writer = self._writer, None
+        wire, self._wire = self._wire, None
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
                 answer.set_exception(error)
-        if writer is not None:
-            with suppress(OSError):
-                writer.close()
+        if wire is not None:
+            wire.close()
 
 
 class SocketServer:
@@ -181,51 +239,60 @@ class SocketServer:
     def __init__(self, files: FilesPort, ask: Callable[[Sequence[Mapping[str, Any]]], Any]) -> None:
         self._files = files
         self._ask = ask
-        self._server: asyncio.Server | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._path = ""
         self._clients: set[asyncio.Task[None]] = set()
 
     async def start(self, path: str) -> None:
         """Listen there. What is left of one that died is removed."""
         with suppress(FileNotFoundError):
             os.unlink(path)
-        self._server = await asyncio.start_unix_server(self._serve, path, limit=_BUFFER)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.bind(path)
         os.chmod(path, 0o600)
+        sock.listen(_MANY)
+        self._path = path
+        SERVED[path] = self._files
+        self._listening = asyncio.ensure_future(self._listen(sock))
 
     async def stop(self) -> None:
         """Nobody is listened to any longer."""
-        if self._server is not None:
-            self._server.close()
-        for task in list(self._clients):
+        SERVED.pop(self._path, None)
+        tasks = [*self._clients, *([self._listening] if self._listening is not None else [])]
+        for task in tasks:
             task.cancel()
-        if self._clients:
-            await asyncio.wait(self._clients, timeout=1.0)
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        me = asyncio.current_task()
-        assert me is not None
-        self._clients.add(me)
+    async def _listen(self, sock: socket.socket) -> None:
+        with sock:
+            while True:
+                client, _ = await asyncio.get_running_loop().sock_accept(sock)
+                task = asyncio.ensure_future(self._serve(_Wire(client)))
+                self._clients.add(task)
+                task.add_done_callback(self._clients.discard)
+
+    async def _serve(self, wire: _Wire) -> None:
         handles: set[int] = set()
         working: set[asyncio.Task[None]] = set()
         try:
             while True:
-                said, body = await _receive(reader)
-                task = asyncio.ensure_future(self._answer(said, body, handles, writer))
+                said, body = await wire.receive()
+                task = asyncio.ensure_future(self._answer(said, body, handles, wire))
                 working.add(task)
                 task.add_done_callback(working.discard)
-        except (OSError, asyncio.IncompleteReadError, ValueError, asyncio.CancelledError):
+        except (OSError, ValueError):
             pass
         finally:
             for task in working:
                 task.cancel()
+            wire.close()
             for handle in handles:
                 with suppress(OSError):
                     await self._files.discard(handle)
-            self._clients.discard(me)
-            writer.close()
 
-    async def _answer(
-        self, said: Mapping[str, Any], body: bytes, handles: set[int], writer: asyncio.StreamWriter
-    ) -> None:
+    async def _answer(self, said: Mapping[str, Any], body: bytearray, handles: set[int], wire: _Wire) -> None:
         answer: dict[str, Any] = {"number": said["number"]}
         found: Any = b""
         try:
@@ -255,5 +322,4 @@ class SocketServer:
         except Exception as error:
             answer["error"] = [errno.EIO, f"{type(error).__name__}: {error}", "hpc-memory://"]
         with suppress(OSError):
-            _send(writer, answer, found)
-            await writer.drain()
+            await wire.send(answer, found)

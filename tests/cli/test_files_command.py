@@ -76,10 +76,12 @@ def test_status(client, scratch):
 def test_what_is_written_and_lost_is_said():
     row = {"name": "a", "state": "ready", "files": 1, "nbytes": 5, "writers": 2, "wanted": 3, "lost": 1}
     row |= {"nodes": [{}], "throughput": 1.5e9, "settings": {"recommended": 2e9}}
+    row |= {"to_store": 3, "store_problem": ""}
     assert command.summary(row) == (
         "a: ready, 1 file of 5 B on 1 node; 2 more when they come; operations at 1.5 GB/s; "
-        "2 GB/s recommended; 2 files being written; 1 block lost"
+        "2 GB/s recommended; 2 files being written; 3 files on the way to the store; 1 block lost"
     )
+    assert "; the store cannot be written: full" in command.summary(row | {"store_problem": "full"})
 
 
 def test_resize(client, scratch):
@@ -114,7 +116,7 @@ def test_stage_out(client, scratch, tmp_path):
     found = json.loads(run(client, "stage-out", "scratch", tmp_path / "one", "--path", "run/", "--json"))
     assert found == {"files": 2, "nbytes": 28_000, "to": str(tmp_path / "one")}
     assert (tmp_path / "one/sub/b").exists() and scratch.fs.exists(scratch.url("run/a"))
-    assert "--path: hpc-memory://scratch/no: No such" in run(
+    assert f"--path: {scratch.url('no')}: No such" in run(
         client, "stage-out", "scratch", tmp_path, "--path", "no", code=2
     )
     (tmp_path / "file").touch()

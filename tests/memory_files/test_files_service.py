@@ -94,7 +94,12 @@ async def test_metrics_tell_file_systems_apart(c, s, *workers):
         assert found["files_blocks"] == {"scratch": 6, "other": 0}
         assert found["files_recommended_bytes_per_second"] == {"scratch": 2e9}
         assert found["files_bytes_per_second"].keys() == {"scratch"}
-        assert found["files_writers"] == found["files_lost_blocks"] == {"scratch": 0, "other": 0}
+        assert (
+            found["files_to_store"]
+            == found["files_writers"]
+            == found["files_lost_blocks"]
+            == {"scratch": 0, "other": 0}
+        )
         assert found.keys() == ScratchFilesService.metrics.keys()
         from tornado.httpclient import AsyncHTTPClient
 

@@ -1,12 +1,15 @@
 """Clients and servers of one file: how fast, what moves, and when there are more servers."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import inf
 
 import pytest
 
 from dask_hpc import Policy, simulate
 from dask_hpc.planning.moves.file_layout import BlockInterval, FileLayout
 from dask_hpc.simulator.memory_files import FileServers, FileUse, use_file
+from dask_hpc.strategies.files.files_view import FilesResize
 
 ALONE = FileServers(rate=100.0)
 POLICY = Policy.load("scratch-files")
@@ -86,6 +89,15 @@ def test_what_moves_shares_servers_and_network():
     assert full.held >= full.moved / 60 * 0.999
 
 
+def test_who_comes_takes_no_more_than_a_server_can():
+    """A fifth of what four servers have goes to the one that is new."""
+    found = use_file(ALONE, use(4, 1600, "rendezvous", is_read=True, wanted=5))
+    assert found.held == pytest.approx(found.moved / 100, rel=0.02)
+    assert found.moved == pytest.approx(320, abs=40)
+    large = use_file(ALONE, replace(found.use, nbytes=3.0))
+    assert large.moved == 3 * found.moved and large.held == pytest.approx(3 * found.held)
+
+
 def test_the_strategy_grows_it_until_it_is_fast_enough():
     found = use_file(replace(ALONE, delay=1.0), use(2, 8000, recommended=50.0), POLICY)
     first = found.changes[0]
@@ -123,8 +135,13 @@ def test_who_goes_leaves_no_block_behind(dealing):
     found = use_file(ALONE, use_)
     assert found.servers == 3 and found.changes[0].moved == found.moved > 0
     assert {found.layout.server(block) for block in range(1000)} == set(found.layout.servers)
-    if dealing != "hash":  # partial: 400 of 1,000 lay there
-        assert moved_blocks(use_.layout, found.layout, 1000) == pytest.approx(400, abs=40)
+    moved = moved_blocks(use_.layout, found.layout, 1000)
+    if dealing == "round-robin":  # the last that came, and only what lay there
+        assert found.layout.servers == ("s0", "s1", "s2") and moved == 400
+    elif dealing == "rendezvous":
+        assert moved == pytest.approx(400, abs=40)
+    else:
+        assert found.layout == on(3, "hash")
 
 
 def test_no_server_goes_whose_blocks_have_no_room():
@@ -145,6 +162,44 @@ def test_new_servers_have_names_of_their_own():
     layout = FileLayout.on(["s0", "s2", "s3"])
     found = use_file(ALONE, FileUse(layout, 100, 1.0, wanted=5))
     assert found.layout.servers == ("s0", "s2", "s3", "s1", "s4")
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """From so many operations on, each on its own number of servers."""
+
+    to: tuple[int, ...]
+    window: int = 30
+    views: list = field(default_factory=list)
+    concern = "files"
+    name = "scripted"
+
+    def decide(self, view):
+        self.views.append(view)
+        done = len(self.views) // 100
+        target = self.to[min(done, len(self.to) - 1)]
+        return FilesResize(target, "as scripted") if target != view.servers else None
+
+
+def test_a_strategy_sees_what_it_would_see_of_a_live_one():
+    script = Scripted((4, 8, 6))
+    asked = use(4, 1600, recommended=7.0, least=3, most=9)
+    found = use_file(replace(ALONE, room=500.0, delay=0.2), asked, replace(POLICY, files=script))
+    assert [one.servers for one in found.changes] == [8, 6]
+    first, *_, last = script.views
+    assert (first.name, first.servers, first.least, first.most, first.needed) == ("scratch", 4, 3, 9, 1)
+    assert first.recommended == 7.0 and first.rates == (pytest.approx(25),)
+    assert first.since_change == inf and first.before is None and not first.ended
+    grown = [view for view in script.views if view.servers == 8]
+    assert len(grown[0].rates) == 1, "those of fewer servers are forgotten"
+    assert max(len(view.rates) for view in script.views) == 30
+    assert all(view.before == pytest.approx(25) for view in grown)
+    assert [view.since_change for view in grown] == sorted(view.since_change for view in grown)
+    assert grown[0].since_change < 0.5
+    for one, two in pairwise(script.views):
+        if one.servers == two.servers:  # the newest is the last
+            assert two.rates[:-1] == one.rates[len(one.rates) + 1 - len(two.rates) :]
+    assert last.servers == 6 and last.before is None and last.needed == 4
 
 
 def test_twice_the_same():

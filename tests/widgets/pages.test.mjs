@@ -58,7 +58,7 @@ test("agents that are there for others are no checkpoints", () => {
 });
 
 const FILES = {
-  name: "scratch", files: 1, nbytes: 4e6, wanted: null, writers: 0, lost: 0, staging: [], throughput: null,
+  name: "scratch", files: 1, nbytes: 4e6, wanted: null, writers: 0, lost: 0, staging: [], throughput: null, to_store: 0, store_problem: "",
   nodes: [{ name: "n10", blocks: 1 }, { name: "n9", blocks: 4 }], settings: { recommended: 0 },
 };
 
@@ -71,6 +71,8 @@ test("figures of scratch files say what there is and on how many nodes, and what
     ["3 of 9", "files copied to /out", false],
     ["1", "block lost", true],
   ]);
+  assert.deepEqual(figuresOfFiles({ ...FILES, to_store: 2 }).at(-1), ["2", "files on the way to the store", false]);
+  assert.deepEqual(figuresOfFiles({ ...FILES, to_store: 2, store_problem: "full" }).at(-1), ["no store", "it cannot be written: full", true]);
 });
 
 test("the speed of operations on scratch files, beside what is recommended", () => {

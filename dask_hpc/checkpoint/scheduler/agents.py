@@ -505,6 +505,11 @@ async def send_agents(scheduler: Any, share: float, disk: str = "") -> None:
     await compat.add_worker_plugin(scheduler, NAME, compat.pickled(agent))
 
 
+def agents_go(scheduler: Any) -> list["asyncio.Future[None]"]:
+    """What takes them away, if they are on their way out."""
+    return [ending] if (ending := _ENDING.get(scheduler)) is not None else []
+
+
 def take_agents_away(scheduler: Any) -> None:
     """A moment later they are gone, with all they keep."""
 

@@ -222,6 +222,9 @@ class Tenant(Protocol):
     def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
         """These are about to go. By content, who is to have what they have."""
 
+    async def have_settled(self, agents: Collection[str]) -> bool:
+        """Until nobody is about to give these a block any more. Whether somebody was."""
+
     def is_over(self, reason: str) -> None:
         """There are no agents any more."""
 

@@ -517,6 +517,12 @@ class CopyKeeper:
             told += f"; for what is on {', '.join(stay)} there is no room elsewhere"
         return found, told
 
+    async def _make_leaving(self, leaving: set[str]) -> Made:
+        hints: dict[str, str] = {}
+        for tenant in self._context.tenants:
+            hints |= tenant.leaving(leaving)
+        return await self._maker.make(self._placement.leaving(leaving, hints))
+
     async def drain(self, agents: Iterable[str]) -> None:
         """These are about to leave: make sure that others have as many copies of all that they have."""
         leaving = set(agents)
@@ -524,10 +530,10 @@ class CopyKeeper:
             with self._agents.without(leaving):
                 if not any(map(self._context.catalogue.on, leaving)):
                     return
-                hints: dict[str, str] = {}
+                made = await self._make_leaving(leaving)
                 for tenant in self._context.tenants:
-                    hints |= tenant.leaving(leaving)
-                made = await self._maker.make(self._placement.leaving(leaving, hints))
+                    if await tenant.have_settled(leaving):
+                        made.add(await self._make_leaving(leaving))
         except OSError:
             return
         except Exception as error:

@@ -146,13 +146,17 @@ def travelling(parts: Iterable[Any]) -> list[Any]:
     return [to_serialize(np.frombuffer(part, np.uint8)) for part in parts]
 
 
-def unpacked(offers: Sequence[dict[str, Any]], parts: Sequence[Any]) -> Iterator[Block | Damaged]:
-    """The blocks again, each in memory of its own and checked."""
+def unpacked(
+    offers: Sequence[dict[str, Any]], parts: Sequence[Any], apart: bool = True
+) -> Iterator[Block | Damaged]:
+    """The blocks again, checked, each in memory of its own; or in that of the message, for a short time."""
     whole = Block("", None, tuple(memoryview(part).nbytes for part in parts), parts)
     at = 0
     for offer in offers:
         end = at + sum(offer["sizes"])
-        block = arrived(offer, list(whole.part(at, end))).apart()
+        block = arrived(offer, list(whole.part(at, end)))
+        if apart:
+            block = block.apart()
         at = end
         try:
             block.check()

@@ -83,7 +83,8 @@ class Window:
 class Stream:
     """Fetches blocks from the worker behind ``rpc``. ``found(place, ...)`` is called with each, or with its
     content if that is one that we have, or with what was wrong; ``room(nbytes)`` holds room for a large one,
-    or raises. ``window`` is shared by all that this worker fetches; ``chunk`` is the size of a message."""
+    or raises. ``window`` is shared by all that this worker fetches; ``chunk`` is the size of a message. With
+    ``small`` blocks of at most so many bytes come in one with others, and stay in its memory."""
 
     def __init__(
         self,
@@ -92,8 +93,10 @@ class Stream:
         room: Callable[[int], AbstractContextManager[None]] | None = None,
         window: Window | None = None,
         chunk: int = CHUNK,
+        small: int | None = None,
     ) -> None:
         self._rpc = rpc
+        self._small = {} if small is None else {"small": small}
         self._found = found
         self._room = room or nullcontext
         self._chunk = chunk
@@ -120,7 +123,9 @@ class Stream:
                 continue
             reach("take-begun")
             try:
-                said = await self._ask(self._rpc.hpc_agent_offers(wanted=[what for _, what in some]))
+                said = await self._ask(
+                    self._rpc.hpc_agent_offers(wanted=[what for _, what in some], **self._small)
+                )
             except Exception as error:  # theirs, or of the connection
                 await self._failed(some, error)
                 continue
@@ -143,7 +148,8 @@ class Stream:
     async def _deal(self, some: list[Any], offers: list[dict[str, Any]], parts: list[Any]) -> None:
         small = [place for place, offer in enumerate(offers) if "is" in offer]
         if small:
-            blocks = await asyncio.to_thread(list, unpacked([offers[place] for place in small], parts))
+            theirs = unpacked([offers[place] for place in small], parts, not self._small)
+            blocks = await asyncio.to_thread(list, theirs)
             for place, block in zip(small, blocks, strict=True):
                 await self._came(some[place], block)
         large = []
@@ -368,13 +374,15 @@ class Giver:
         block = self._copy(what["content"])
         return 0 if block is None else block.nbytes
 
-    async def offers(self, wanted: Sequence[Wanted]) -> dict[str, Any]:
-        """What goes into one message: an offer for each of the first few, and the bytes of the small ones."""
+    async def offers(self, wanted: Sequence[Wanted], small: float | None = None) -> dict[str, Any]:
+        """What goes into one message: an offer for each of the first few, and the bytes of the small ones,
+        which have at most so many bytes."""
+        least = SMALL * self.chunk if small is None else small
         some = wanted[: first_few(map(self.size, wanted), self.chunk)]
         blocks = await self._find(some)
         reach("give")
         offers: list[dict[str, Any]] = []
-        small: list[Block] = []
+        inside: list[Block] = []
         for what, block in zip(some, blocks, strict=True):
             match block:
                 case None:
@@ -383,18 +391,18 @@ class Giver:
                     offers.append({"gone": f"{type(block).__name__}: {block}"})
                 case str():
                     offers.append({"content": block})
-                case _ if block.nbytes <= SMALL * self.chunk:
+                case _ if block.nbytes <= least:
                     offers.append({**told(block), "is": "small"})
-                    small.append(block)
+                    inside.append(block)
                 case _:
                     reading = token_hex(8)
                     self._readings[reading] = _Reading(block, block.nbytes, monotonic())
                     offers.append({**told(block), "reading": reading})
         try:
-            parts = await asyncio.to_thread(packed, small) if small else []
+            parts = await asyncio.to_thread(packed, inside) if inside else []
         except (Damaged, Trouble) as error:
             return {"offers": [{"gone": str(error)} for _ in some], "parts": []}
-        self._traffic.went(sum(block.nbytes for block in small))
+        self._traffic.went(sum(block.nbytes for block in inside))
         return {"offers": offers, "parts": parts}
 
     async def part(self, reading: str, begin: int, end: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from math import inf
 from secrets import token_hex
 from time import monotonic, perf_counter
 from typing import Any
+from weakref import ref
 
 import fsspec
 from distributed import Client
@@ -29,6 +30,8 @@ from dask_hpc.memory_files.settings import FilesSettings
 
 _TRIES = 6  # at reading what moves, and at finding room
 _MESSAGE = 8 * 2**20  # bytes that go to an agent at once
+_SMALL = 4 * 2**20  # bytes of a block that comes in one message with others
+_LANES = 2  # times that an agent is asked at once
 _WINDOW = 64 * 2**20  # bytes of a file on their way
 _GATHER = 2**18
 _RATES = 64
@@ -39,18 +42,25 @@ class Reach:
     """How a process reaches scheduler and agents: by its client or its worker."""
 
     def __init__(self, server: Any) -> None:
-        self._server = server
+        self._server = ref(server)
         #: who it is for the scheduler: what it has begun ends with it
         self.me: str = server.id if isinstance(server, Client) else server.address
         self.loop: asyncio.AbstractEventLoop = server.loop.asyncio_loop
 
+    @property
+    def _there(self) -> Any:
+        found = self._server()
+        if found is None or found.scheduler is None:
+            raise ConnectionError("this client is closed")
+        return found
+
     async def ask(self, call: str, **what: Any) -> Any:
         """The scheduler's answer."""
-        return await getattr(self._server.scheduler, call)(**what)
+        return await getattr(self._there.scheduler, call)(**what)
 
     def agent(self, address: str) -> Any:
         """What calls an agent: another one, or that of this very worker."""
-        return self._server.rpc(address)
+        return self._there.rpc(address)
 
 
 @dataclass(slots=True)
@@ -59,6 +69,43 @@ class _Out:
 
     steps: list[Mapping[str, Any]] = field(default_factory=list)
     waiting: list[tuple[int, int, "asyncio.Future[list[Any]]"]] = field(default_factory=list)
+
+
+class _Requests:
+    """Blocks that one agent is asked for: while it is, what is wanted next is gathered."""
+
+    def __init__(self, reach: Reach, agent: str, window: Window) -> None:
+        self._reach = reach
+        self._agent = agent
+        self._window = window
+        self._next: list[tuple[str, asyncio.Future[Any]]] = []
+        self._going: set[asyncio.Task[None]] = set()
+
+    async def get(self, content: str) -> Any:
+        """The block, or what was wrong."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._next.append((content, answer))
+        if len(self._going) < _LANES:
+            task = asyncio.ensure_future(self._go())
+            self._going.add(task)
+            task.add_done_callback(self._going.discard)
+        return await answer
+
+    async def _go(self) -> None:
+        while self._next:
+            some, self._next = self._next, []
+
+            async def came(place: int, what: Any, some: Any = some) -> None:
+                if not some[place][1].done():
+                    some[place][1].set_result(what)
+
+            stream = Stream(self._reach.agent(self._agent), came, window=self._window, small=_SMALL)
+            try:
+                await stream.run([{"content": content} for content, _ in some])
+            except Exception as error:
+                for _, answer in some:
+                    if not answer.done():
+                        answer.set_result(error)
 
 
 class _Letters:
@@ -116,11 +163,14 @@ class DirectFiles:
         self._out: _Out | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self._letters: dict[str, _Letters] = {}
+        self._requests: dict[str, _Requests] = {}
         self._window = Window(_WINDOW)
         self._handles: dict[int, OpenFile] = {}
         self._numbers = count(1)
         self._settings: dict[str, FilesSettings] = {}
         self._known_at: dict[str, float] = {}
+        #: the id of the cluster, once something was heard of it
+        self.run = ""
         self._rates: dict[str, list[float]] = {}
         self._nonce = token_hex(8)
 
@@ -142,7 +192,11 @@ class DirectFiles:
         name = steps[0].get("fs", "") if steps else ""
         if (settings := self._settings.get(name)) is not None and not settings.batch:
             self._send_steps()
-        return await answer
+        found = await answer
+        for handle in self._handles.values():
+            if handle.is_shown:
+                found = [_with_open(handle, *one) for one in zip(steps, found, strict=True)]
+        return found
 
     def _send_steps(self) -> None:
         out, self._out = self._out, None
@@ -180,6 +234,7 @@ class DirectFiles:
     def know(self, name: str, plain: Mapping[str, Any]) -> FilesSettings:
         """They are these from now on."""
         found = self._settings[name] = FilesSettings.read(plain)
+        self.run = plain.get("run", self.run)
         self._known_at[name] = monotonic()
         for handle in self._handles.values():
             if handle.name == name:
@@ -339,20 +394,26 @@ class DirectFiles:
             if len(rates) < _RATES:
                 rates.append(nbytes / max(seconds, 1e-9))
 
-    async def read(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    async def read(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
         """Bytes of a file, all of the same version of it; of one that is written here with what is not yet
         sent."""
         for handle in self._handles.values():
             if handle.path == path and handle.is_shown:
                 return await handle.read_back(begin, end)
-        return await self.read_sent(path, begin, end)
+        return await self.read_sent(path, begin, end, number)
 
-    async def read_sent(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    async def read_sent(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
         """What all see of it."""
         began, (name, rest) = perf_counter(), split(path)
         step = {"do": "places", "fs": name, "path": rest, "begin": begin, "end": end}
         for tried in range(1, _TRIES + 1):
             (places,) = await self.do([step])
+            if number not in (None, places["version"][0]):
+                raise OSError(errno.ESTALE, "another file has this name now", f"hpc-memory://{path}")
             size, stop = places["block"], places["size"]
             stop = stop if end is None else min(end, stop)
             try:
@@ -370,31 +431,35 @@ class DirectFiles:
     async def _fetch(self, places: Mapping[str, Any], path: str) -> dict[int, memoryview]:
         """The bytes of blocks by number. Raises ``_Moved`` if some are not where they were."""
         by_agent: dict[str, list[tuple[int, str]]] = {}
+        found: dict[int, memoryview] = {}
         for number, content, where, lost in places["blocks"]:
+            if content and not where and places["stored"]:
+                begin, end = number * places["block"], min(places["size"], (number + 1) * places["block"])
+                piece = await asyncio.to_thread(_from_store, places["stored"], begin, end)
+                found[number] = memoryview(piece)
+                continue
             if content and not where:
                 text = f"block {number} was lost with {lost}, and had no copy (copies=1 keeps one more)"
                 raise FileNotFoundError(errno.ENOENT, text, f"hpc-memory://{path}")
             if content:
                 agent = self._reach.me if self._reach.me in where else where[number % len(where)]
                 by_agent.setdefault(agent, []).append((number, content))
-        found: dict[int, memoryview] = {}
         await asyncio.gather(*(self._from(agent, some, found) for agent, some in by_agent.items()))
         return found
 
     async def _from(self, agent: str, some: list[tuple[int, str]], into: dict[int, memoryview]) -> None:
-        async def came(place: int, what: Any) -> None:
+        known = self._requests.get(agent)
+        if known is None:
+            known = self._requests[agent] = _Requests(self._reach, agent, self._window)
+        came = await asyncio.gather(*(known.get(content) for _, content in some))
+        for (number, _), what in zip(some, came, strict=True):
             if not isinstance(what, Block):
                 raise _Moved(f"{agent}: {what}")
-            large = isinstance(what.head, dict) and "note" in what.head and what.nbytes > QUICK
-            found = await asyncio.to_thread(self._bytes_of, what) if large else self._bytes_of(what)
-            into[some[place][0]] = found
+            is_long = "note" in what.head and what.nbytes > QUICK
+            into[number] = await asyncio.to_thread(self._bytes_of, what) if is_long else self._bytes_of(what)
 
-        stream = Stream(self._reach.agent(agent), came, window=self._window)
-        await stream.run([{"content": content} for _, content in some])
-
-    async def stage(self, path: str, to: str) -> int:
-        """Write a file to a store: whole, or not at all. How many bytes."""
-        (info,) = await self.do([{"do": "info", "fs": split(path)[0], "path": split(path)[1]}])
+    async def stage(self, path: str, to: str) -> tuple[int, list[int]]:
+        """Write one version of a file to a store: whole, or not at all. How many bytes, and which version."""
         fs, target = fsspec.core.url_to_fs(to)
         beside = f"{target}.{token_hex(4)}.part"
 
@@ -402,19 +467,30 @@ class DirectFiles:
             fs.makedirs(fs._parent(target), exist_ok=True)
             return fs.open(beside, "wb")
 
-        file, at = await asyncio.to_thread(make), 0
-        try:
-            while at < info["size"]:
-                piece = await self.read_sent(path, at, min(info["size"], at + _MESSAGE))
-                await asyncio.to_thread(file.write, piece)
-                at += len(piece)
-            await asyncio.to_thread(file.close)
-            await asyncio.to_thread(fs.mv, beside, target)
-        except BaseException:
-            with suppress(OSError):
-                await asyncio.to_thread(fs.rm, beside)
-            raise
-        return at
+        for _ in range(_TRIES):
+            found = await self._info(path)
+            file = await asyncio.to_thread(make)
+            try:
+                for at in range(0, found["size"], _MESSAGE):
+                    piece = await self.read_sent(path, at, min(found["size"], at + _MESSAGE))
+                    await asyncio.to_thread(file.write, piece)
+                await asyncio.to_thread(file.close)
+                if (await self._info(path))["version"] == found["version"]:
+                    await asyncio.to_thread(fs.mv, beside, target)
+                    return found["size"], found["version"]
+            except BaseException:
+                with suppress(OSError):
+                    await asyncio.to_thread(fs.rm, beside)
+                raise
+            await asyncio.to_thread(fs.rm, beside)
+        raise OSError(errno.EBUSY, "it changes all the time", f"hpc-memory://{path}")
+
+    async def _info(self, path: str) -> dict[str, Any]:
+        name, rest = split(path)
+        (found,) = await self.do([{"do": "info", "fs": name, "path": rest}])
+        if found["type"] != "file":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"hpc-memory://{path}")
+        return dict(found)
 
     # open files
 
@@ -470,6 +546,32 @@ class DirectFiles:
     def handles(self) -> Iterator[OpenFile]:
         """Files that are written here."""
         return iter(self._handles.values())
+
+
+def _with_open(file: OpenFile, step: Mapping[str, Any], answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An answer about names, with a file that has not left yet."""
+    name, path = split(file.path)
+    if step.get("fs") != name:
+        return answer
+    if step["do"] == "info" and step["path"] == path:
+        known = answer.get("ok", {"name": path, "type": "file"})
+        return {"ok": {**known, "size": file.size}}
+    if step["do"] == "list" and step["path"] == path.rpartition("/")[0] and "ok" in answer:
+        rest = [one for one in answer["ok"] if one["name"] != path]
+        return {"ok": [*rest, {"name": path, "type": "file", "size": file.size}]}
+    return answer
+
+
+def _from_store(url: str, begin: int, end: int) -> bytes:
+    fs, path = fsspec.core.url_to_fs(url)
+    return bytes(fs.cat_file(path, start=begin, end=end))
+
+
+def unstage(url: str) -> None:
+    """A file is no longer in a store."""
+    fs, path = fsspec.core.url_to_fs(url)
+    with suppress(FileNotFoundError):
+        fs.rm_file(path)
 
 
 class _Moved(Exception):

@@ -10,6 +10,7 @@ import errno
 import io
 import os
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,6 +22,8 @@ from dask_hpc.memory_files.client.ports import is_here, port_here
 from dask_hpc.memory_files.port import FilesPort, How, split
 
 PROTOCOL = "hpc-memory"
+_AHEAD, _PIECES = 2**20, 8  # bytes of a piece that is fetched ahead, and how many of them
+_TRIES = 5  # at reading a file that others write
 _PIECE = 16 * 2**20  # bytes of a local file that are in memory at once
 _MODES: dict[str, How] = {"wb": "new", "w+b": "new", "xb": "only-new", "x+b": "only-new", "ab": "append",
                           "a+b": "append", "r+b": "change"}  # fmt: skip
@@ -211,16 +214,23 @@ class MemoryFileSystem(AsyncFileSystem):
         if found["type"] == "directory":
             os.makedirs(lpath, exist_ok=True)
             return
-        size = found["size"]
-        callback.set_size(size)
         is_file = not hasattr(lpath, "write")
         if is_file and (above := os.path.dirname(os.fspath(lpath))):
             os.makedirs(above, exist_ok=True)
         with open(lpath, "wb") if is_file else nullcontext(lpath) as file:
-            for begin in range(0, size, _PIECE):
-                piece = await self._cat_file(rpath, begin, min(size, begin + _PIECE))
-                await asyncio.to_thread(file.write, piece)
-                callback.relative_update(len(piece))
+            start = file.tell() if file.seekable() else 0
+            for _ in range(_TRIES):
+                callback.set_size(found["size"])
+                for begin in range(0, found["size"], _PIECE):
+                    piece = await self._cat_file(rpath, begin, min(found["size"], begin + _PIECE))
+                    await asyncio.to_thread(file.write, piece)
+                    callback.relative_update(len(piece))
+                before, found = found, await self._info(rpath)
+                if found.get("version") == before.get("version"):
+                    return
+                file.seek(start)  # somebody wrote it meanwhile
+                file.truncate()
+            raise OSError(errno.EBUSY, "it changes all the time", f"{PROTOCOL}://{rpath}")
 
     async def _put_file(
         self, lpath: Any, rpath: str, mode: str = "overwrite", callback: Any = DEFAULT_CALLBACK, **kwargs: Any
@@ -259,8 +269,8 @@ class MemoryFileSystem(AsyncFileSystem):
         if kind == "rb":
             if self.isdir(path):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"{PROTOCOL}://{path}")
-            kwargs.setdefault("cache_type", "readahead")
-            return ReadFile(self, path, "rb", block_size or 2**20, cache_options=cache_options, **kwargs)
+            kwargs.pop("cache_type", None)
+            return ReadFile(self, path, "rb", block_size, **kwargs)
         if kind not in _MODES:
             raise ValueError(f"mode {mode!r}; allowed: rb, {', '.join(_MODES)}")
         return WriteFile(self, path, kind, autocommit)
@@ -282,7 +292,58 @@ class MemoryFileSystem(AsyncFileSystem):
 
 
 class ReadFile(AbstractBufferedFile):
-    """A file that is read, ahead of who reads it."""
+    """A file that is read: what is read in order is fetched ahead of who reads it."""
+
+    def __init__(
+        self, fs: MemoryFileSystem, path: str, mode: str = "rb", block_size: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(fs, path, mode, block_size or _AHEAD, cache_type="none", **kwargs)
+        self._files = fs._port(path)
+        #: what it was when it was opened: another one by that name is another file
+        self._number: int | None = self.details.get("version", [None])[0]
+        #: by number, pieces that are here or on their way, and the one that was read last
+        self._pieces: dict[int, Future[bytes]] = {}
+        self._last = -1
+
+    def read(self, length: int | None = -1) -> bytes:
+        """So many bytes, or all that are left."""
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
+        left = self.size - self.loc
+        count = left if length is None or length < 0 else min(length, left)
+        found = []
+        while count > 0:
+            number, begin = divmod(self.loc, self.blocksize)
+            piece = self._piece(number)[begin : begin + count]
+            if not piece:
+                break
+            found.append(piece)
+            self.loc += len(piece)
+            count -= len(piece)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def _piece(self, number: int) -> bytes:
+        ahead = _PIECES if number in (self._last, self._last + 1) else 1
+        for one in range(number, number + ahead):
+            begin = one * self.blocksize
+            if one not in self._pieces and begin < self.size:
+                end = min(self.size, begin + self.blocksize)
+                work = self._files.read(self.path, begin, end, self._number)
+                self._pieces[one] = asyncio.run_coroutine_threadsafe(work, self._files.loop)
+        for one in [one for one in self._pieces if not number <= one <= number + _PIECES]:
+            self._pieces.pop(one).cancel()
+        self._last = number
+        try:
+            return self._pieces[number].result()
+        except BaseException:
+            self._pieces.clear()
+            raise
+
+    def close(self) -> None:
+        """Nothing is fetched any more."""
+        for one in getattr(self, "_pieces", {}).values():
+            one.cancel()
+        super().close()
 
 
 class WriteFile(io.RawIOBase):
@@ -346,7 +407,8 @@ class WriteFile(io.RawIOBase):
             self._say()
         if view.nbytes >= self._gather:
             self._say()
-            self._do(self._files.write_at, self._handle, self.loc, bytes(view))
+            given = data if isinstance(data, bytes) else bytes(view)
+            self._do(self._files.write_at, self._handle, self.loc, given)
         else:
             self._last_at = self._last_at if self._last else self.loc
             self._last += view

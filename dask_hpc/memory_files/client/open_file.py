@@ -13,6 +13,7 @@ from dask_hpc.checkpoint.worker.block import Block
 from dask_hpc.memory_files.settings import FilesSettings
 
 _BEHIND = 8 * 2**20  # bytes that may be on their way while more is written
+_TOGETHER = 4 * 2**20  # bytes that go in one message while others are on their way
 _LEASE = 64  # blocks that places are asked for at once
 
 
@@ -55,8 +56,8 @@ class OpenFile:
         self._base = 0 if is_new else size
         self._cuts = is_new
         #: by number: what is not sent, what is on its way, and where the rest went
-        self._dirty: dict[int, bytearray] = {}
-        self._sending: dict[int, bytes] = {}
+        self._dirty: dict[int, Any] = {}
+        self._sending: dict[int, Any] = {}
         self._sent: dict[int, tuple[str, list[str]]] = {}
         #: what the scheduler does not know yet of what was sent
         self._put: list[Any] = []
@@ -85,7 +86,12 @@ class OpenFile:
         async with self._lock:
             self._raise()
             for number, begin, piece in self._pieces(at, view):
+                if len(piece) == self._block:  # whoever gives it does not change it
+                    self._dirty[number] = piece
+                    continue
                 block = self._dirty.get(number)
+                if block is not None and not isinstance(block, bytearray):
+                    block = self._dirty[number] = bytearray(block)
                 if block is None:
                     is_whole = begin == 0 and number * self._block + len(piece) >= min(
                         self.size, (number + 1) * self._block
@@ -98,10 +104,11 @@ class OpenFile:
                 block[begin : begin + len(piece)] = piece
             self.size = max(self.size, at + view.nbytes)
             gathered = sum(map(len, self._dirty.values()))
-            if gathered and gathered >= self._settings.batch:
-                await self._send(is_all=not self._settings.batch)
-                if not self._settings.batch:
-                    await self._wait(0)
+            if gathered and not self._settings.batch:
+                await self._send(is_all=True)
+                await self._wait(0)
+            elif gathered >= max(self._settings.batch, _TOGETHER if self._tasks else 0):
+                await self._send(is_all=False)
             if self._dirty:
                 self._start_clock()
 
@@ -157,7 +164,7 @@ class OpenFile:
             done += count
         return found
 
-    async def _load(self, number: int) -> bytes | bytearray:
+    async def _load(self, number: int) -> Any:
         """A block as it is now."""
         for known in (self._dirty, self._sending):
             if number in known:
@@ -179,14 +186,14 @@ class OpenFile:
             some = numbers[begin : begin + _LEASE]
             if not self._sending.keys().isdisjoint(some):
                 await self._wait(0)
-            data = {number: bytes(self._dirty.pop(number)) for number in some}
+            data = {number: self._dirty.pop(number) for number in some}
             self._sending |= data
             task = asyncio.ensure_future(self._give(data))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await self._wait(_BEHIND)
 
-    async def _give(self, data: Mapping[int, bytes]) -> None:
+    async def _give(self, data: Mapping[int, Any]) -> None:
         put, self._put = self._put, []
         try:
             if sum(map(len, data.values())) > self._block:
@@ -206,7 +213,7 @@ class OpenFile:
                 self._sent[number] = (blocks[number].content, agents)
         self._put += there
 
-    def _made(self, data: Mapping[int, bytes]) -> dict[int, Block]:
+    def _made(self, data: Mapping[int, Any]) -> dict[int, Block]:
         return {number: self._sender.made(one, self._settings) for number, one in data.items()}
 
     async def _wait(self, most: int) -> None:

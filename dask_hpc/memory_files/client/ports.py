@@ -8,13 +8,14 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from dask_hpc import config
 from dask_hpc import dask as compat
 from dask_hpc.memory_files.client.direct import DirectFiles, Reach
+from dask_hpc.memory_files.client.routed import RoutedFiles
 from dask_hpc.memory_files.port import FilesPort
 from dask_hpc.memory_files.socket import SocketFiles, find_socket
 
 #: of this environment variable: the socket of a proxy
 SOCKET = "DASK_HPC_FILES"
 
-_DIRECT: WeakKeyDictionary[Any, DirectFiles] = WeakKeyDictionary()
+_ROUTED: WeakKeyDictionary[Any, RoutedFiles] = WeakKeyDictionary()
 _SOCKETS: dict[tuple[int, str], SocketFiles] = {}
 #: by the name of a file system: the client by which it was made here
 _MADE: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -25,11 +26,12 @@ def remember(name: str, client: Any) -> None:
     _MADE[name] = client
 
 
-def direct(server: Any) -> DirectFiles:
+def routed(server: Any) -> RoutedFiles:
     """By this client or worker."""
-    found = _DIRECT.get(server)
+    found = _ROUTED.get(server)
     if found is None:
-        found = _DIRECT[server] = DirectFiles(Reach(server), config.checkpoint()["key"])
+        files = DirectFiles(Reach(server), config.checkpoint()["key"])
+        found = _ROUTED[server] = RoutedFiles(files)
     return found
 
 
@@ -38,9 +40,9 @@ def port_here(name: str = "", socket: str = "") -> FilesPort:
     if not socket:
         client = _MADE.get(name)
         if client is not None and client.status == "running":
-            return by_proxy(direct(client), name)
+            return routed(client)
         if (server := compat.server_here()) is not None:
-            return by_proxy(direct(server), name)
+            return routed(server)
     where = socket or os.environ.get(SOCKET) or find_socket(name)
     if not where:
         told = f"no Dask client or worker here, and no proxy: set {SOCKET} to the socket that status() names"
@@ -49,11 +51,6 @@ def port_here(name: str = "", socket: str = "") -> FilesPort:
     if found is None:
         found = _SOCKETS[os.getpid(), where] = SocketFiles(where)
     return found
-
-
-def by_proxy(files: DirectFiles, name: str) -> FilesPort:
-    """What is written stays a while with the proxy of the host, if that is set."""
-    return files
 
 
 def is_here(loop: asyncio.AbstractEventLoop) -> bool:

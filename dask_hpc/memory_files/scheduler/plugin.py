@@ -7,6 +7,8 @@ one: an error of ours breaks no computation. Installed by the first file system,
 import asyncio
 import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from math import inf
 from statistics import fmean
@@ -17,10 +19,12 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc import config
 from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.agents import agents_go
 from dask_hpc.checkpoint.scheduler.context import NAME as CONTROLLER
 from dask_hpc.checkpoint.scheduler.controller import Controller
 from dask_hpc.cluster.scheduler.service import Guard, Timer, context_of, guarded
 from dask_hpc.memory_files.scheduler.servers import KeepingNodes, StageOut
+from dask_hpc.memory_files.scheduler.store_level import StoreLevel
 from dask_hpc.memory_files.scheduler.table import FileTable, ServerRoom, WriteSession
 from dask_hpc.memory_files.settings import FilesSettings, check_files_name
 from dask_hpc.memory_files.socket import socket_of
@@ -31,6 +35,7 @@ from dask_hpc.strategies.files.files_view import FilesResize, FilesView
 from dask_hpc.strategies.files.throughput import Throughput
 
 NAME = "dask-hpc-files"
+_FAREWELL = 5.0  # seconds for workers to let go
 _STAGERS = 8  # files that are copied out at once
 _JUDGED = 1.0  # seconds between two looks at how fast a file system is
 _DEFAULT = Throughput()
@@ -96,6 +101,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             "hpc_files_close": self.end,
         }
         compat.add_calls(scheduler, self._calls)
+        self._retire, self._give_back = compat.replace_retirement(scheduler, self.retire_workers)
         proxy = compat.pickled(FilesProxy(scheduler.id))
         self.do("telling workers", compat.add_worker_plugin(scheduler, PROXY, proxy))
 
@@ -123,6 +129,8 @@ class FilesPlugin(Guard, SchedulerPlugin):
             if (known := self.systems.get(name)) is None:
                 table = FileTable(name, wanted, self._numbers)
                 known = self.systems[name] = KeepingNodes(table, controller.blocks)
+                if wanted.store:
+                    known.store = StoreLevel(self.scheduler, table, partial(self.tell, "files"))
                 controller.blocks.join(self)
                 await controller.agents.come()
                 known.find_servers()
@@ -150,6 +158,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
                 answers.append({"error": [errno.EIO, f"{type(error).__name__}: {error}", step.get("path")]})
         for system in self.systems.values():
             system.follow()
+            touched, system.table.touched = system.table.touched, {}
+            if system.store is not None:
+                system.store.follow(touched)
             news, system.table.news = system.table.news, []
             for one in news:
                 self.tell("files", one)
@@ -179,7 +190,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             case "places":
                 return await self._places(system, step)
             case "settings":
-                return table.settings.as_plain()
+                return {"run": self.scheduler.id, **table.settings.as_plain()}
             case "begin":
                 return self._begin(system, owner, step, rooms)
             case "announce":
@@ -209,6 +220,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
         begin, end = step.get("begin", 0), step.get("end")
         end = file.size if end is None else min(end, file.size)
         version, blocks = [file.number, file.version], []
+        stored = ""
+        if system.store is not None and file.stored == file.version:
+            stored = system.store.url(file.path)
         for number in range(begin // size, -(-end // size)):
             block = file.blocks[number] if number < len(file.blocks) else None
             if block is None:
@@ -216,7 +230,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             else:
                 where, lost = await system.where(block.content)
                 blocks.append([number, block.content, where, lost])
-        return {"version": version, "size": file.size, "block": size, "blocks": blocks}
+        return {"version": version, "size": file.size, "block": size, "blocks": blocks, "stored": stored}
 
     def _session(self, system: KeepingNodes, number: int) -> WriteSession:
         found = system.table.sessions.get(number)
@@ -351,8 +365,13 @@ class FilesPlugin(Guard, SchedulerPlugin):
 
     async def end(self, name: str) -> None:
         """Its files are gone."""
-        if (system := self.systems.pop(name, None)) is None:
+        if (system := self.systems.get(name)) is None:
             return
+        if system.store is not None:
+            await system.store.all_is_there()
+            system.store.close()
+            system.store = None
+        self.systems.pop(name, None)
         for path in list(system.table.files):
             system.table.remove(path)
         for session in list(system.table.sessions.values()):
@@ -361,6 +380,13 @@ class FilesPlugin(Guard, SchedulerPlugin):
         self.tell("files", f"{name}: closed")
         if not self.systems:
             self._leave()
+            await self._have_left()
+
+    async def _have_left(self) -> None:
+        """Until workers have nothing of files any more: a cluster may close right after this."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await asyncio.gather(*self._tasks, *agents_go(self.scheduler), return_exceptions=True)
 
     def _leave(self) -> None:
         if (controller := self._controller()) is not None:
@@ -368,12 +394,42 @@ class FilesPlugin(Guard, SchedulerPlugin):
             controller.stop_if_unused()
         self.is_on = False
         self._judging.stop()
+        self._give_back()
         compat.remove_calls(self.scheduler, self._calls)
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
         self.do("taking proxies away", compat.remove_worker_plugin(self.scheduler, PROXY))
 
     # what happens
+
+    async def retire_workers(
+        self,
+        workers: Iterable[Any] | None = None,
+        *,
+        names: Iterable[Any] | None = None,
+        close_workers: bool = False,
+        remove: bool = True,
+        stimulus_id: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As Dask's, or as that of a managed cluster; but files leave before their workers do."""
+        how = {"close_workers": close_workers, "remove": remove, "stimulus_id": stimulus_id}
+        controller = self._controller()
+        if not self.is_on or controller is None or context_of(self.scheduler) is not None:
+            return await self._retire(workers, names=names, **how, **kwargs)
+        try:
+            given = workers if names is None else names
+            if given is None:
+                given, kwargs = self.scheduler.workers_to_close(**kwargs), {}
+            groups = compat.named_workers(self.scheduler, [given] if isinstance(given, str) else given)
+            leaving = [address for group in groups.values() for address in group]
+            await controller.keeper.drain(leaving)
+        except Exception as error:
+            self.count_error("a retirement", error)
+            return await self._retire(workers, names=names, **how, **kwargs)
+        found = await self._retire(leaving, **how)
+        self.stay_after_all([one for one in leaving if compat.worker_status(self.scheduler, one)])
+        return found
 
     @guarded
     def remove_client(self, scheduler: Any, client: str) -> None:
@@ -418,6 +474,19 @@ class FilesPlugin(Guard, SchedulerPlugin):
             hints |= system.leaving(agents)
         return hints
 
+    async def have_settled(self, agents: Collection[str]) -> bool:
+        """Until nobody is about to give these a block any more. Whether somebody was."""
+        found = False
+        for system in self.systems.values():
+            found |= await system.have_settled(agents)
+        return found
+
+    def stay_after_all(self, agents: Iterable[str]) -> None:
+        """They were to go, and have not."""
+        for system in self.systems.values():
+            system.stay_after_all(agents)
+        self.agents_change()
+
     def is_over(self, reason: str) -> None:
         """There are no agents any more."""
         self.tell("files", f"all scratch files are gone: {reason}")
@@ -430,6 +499,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
         self._judging.stop()
         for task in self._tasks:
             task.cancel()
+        for system in self.systems.values():
+            if system.store is not None:
+                system.store.close()
 
     # as fast as recommended
 

@@ -14,12 +14,14 @@ from time import monotonic
 from typing import Any, Literal
 
 from dask_hpc.checkpoint.scheduler.tenant_blocks import GivenBlock, TenantBlocks
+from dask_hpc.memory_files.scheduler.store_level import StoreLevel
 from dask_hpc.memory_files.scheduler.table import Expect, FileTable, ServerRoom, Settle, Unneeded
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.file_layout import next_to_go
 
 State = Literal["ready", "commissioning", "decommissioning"]
+_SETTLING, _LOOK = 10.0, 0.02  # seconds for blocks that are on their way, and between two looks
 _RATES = 256  # newest operations of which the speed is known
 
 
@@ -52,6 +54,8 @@ class KeepingNodes:
         self.before: float | None = None
         #: what is being copied out
         self.staging: list[StageOut] = []
+        #: what is also in a store, if there is one
+        self.store: StoreLevel | None = None
 
     @property
     def state(self) -> State:
@@ -147,8 +151,9 @@ class KeepingNodes:
         return True
 
     def _set(self, servers: tuple[str, ...]) -> None:
+        if self.table.servers:  # else these are the first ones
+            self.changed = monotonic()
         self.table.servers = servers
-        self.changed = monotonic()
         self.rates.clear()
 
     async def spread(self) -> str:
@@ -174,6 +179,18 @@ class KeepingNodes:
         for agent, contents in theirs.items():
             hints |= self.table.leaves(agent, contents, load)
         return hints
+
+    async def have_settled(self, agents: Collection[str]) -> bool:
+        """Until nobody is about to give these a block any more, or is not heard of. Whether somebody was."""
+        found, until = False, monotonic() + _SETTLING
+        while monotonic() < until and any(map(self._expects, agents)):
+            found = True
+            await asyncio.sleep(_LOOK)
+        return found
+
+    def stay_after_all(self, agents: Iterable[str]) -> None:
+        """They were to go, and have not."""
+        self._leaving.difference_update(agents)
 
     async def resize(self, nodes: int | None, drain: float) -> str:
         """So many nodes from now on, or all; what to tell of it. Raises ``InputError``."""
@@ -209,9 +226,9 @@ class KeepingNodes:
                     moves = self.table.leaves(agent, self._ours(agent), room)
                     made = await self._blocks.move(moves, [agent])
                     moved += made.moved
-                    if not self._expects(agent) or monotonic() > until:
+                    # Somebody may be giving it a block that was announced before.
+                    if not await self.have_settled([agent]) or monotonic() > until:
                         break
-                    await asyncio.sleep(0.05)  # somebody is giving it a block that was announced before
                 left += len(self._ours(agent))
         except BaseException:
             self.wanted = before
@@ -223,8 +240,7 @@ class KeepingNodes:
 
     def _expects(self, agent: str) -> bool:
         sessions = self.table.sessions.values()
-        waits = any(agent in one.agents for session in sessions for one in session.expected.values())
-        return waits or bool(self._ours(agent))
+        return any(agent in one.agents for session in sessions for one in session.expected.values())
 
     def _check_room(self, stay: Collection[str], going: Collection[str], nodes: int) -> None:
         needed, free = self.least_nodes(), {one.name: one.free for one in self._blocks.agents()}
@@ -269,5 +285,7 @@ class KeepingNodes:
             "throughput": sum(rates) / len(rates) if rates else None,
             "lost": self.lost_blocks,
             "staging": [asdict(one) for one in self.staging],
+            "to_store": 0 if self.store is None else self.store.waiting,
+            "store_problem": "" if self.store is None else self.store.problem,
             "settings": table.settings.as_plain(),
         }

@@ -30,6 +30,7 @@ class ScratchFilesService(Service):
         "files_bytes_per_second": (False, "Speed of the newest operations, on average", "file_system"),
         "files_recommended_bytes_per_second": (False, "The speed that they should have", "file_system"),
         "files_writers": (False, "Files that somebody is writing", "file_system"),
+        "files_to_store": (False, "Files that are not in the store as they are in memory", "file_system"),
         "files_lost_blocks": (False, "Blocks that nobody has any more", "file_system"),
     }
     parts = {"files": "files"}
@@ -84,6 +85,7 @@ class ScratchFilesService(Service):
                 "_bytes_per_second": row["throughput"],
                 "_recommended_bytes_per_second": row["settings"]["recommended"] or None,
                 "_writers": row["writers"],
+                "_to_store": row["to_store"],
                 "_lost_blocks": row["lost"],
             }
             for name, value in said.items():

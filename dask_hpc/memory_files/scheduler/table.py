@@ -79,7 +79,8 @@ class ScratchFile:
     is_gone: bool = False
     #: blocks before this one somebody was told the place of
     promised: int = 0
-    is_moving: bool = False
+    #: the version that is in the store, if one is
+    stored: int = -1
 
     def info(self) -> Info:
         return {
@@ -142,6 +143,8 @@ class FileTable:
         self.servers: tuple[str, ...] = ()
         #: what to do now, taken by whoever drives this
         self.out: list[Instruction] = []
+        #: paths of files that have changed, came or went since somebody took them
+        self.touched: dict[str, None] = {}
         #: what a person should know
         self.news: list[str] = []
         self.files: dict[str, ScratchFile] = {}
@@ -231,7 +234,9 @@ class FileTable:
                 raise _error(errno.EISDIR, self._shown(to))
             self._make_folders(to.rpartition("/")[0])
             file = self.files.pop(path)
+            self.touched[path] = None
             self._leave_folder(path)
+            file.stored = -1
             self._enter(file, to)
             return
         if path not in self._folders:
@@ -347,6 +352,7 @@ class FileTable:
         file.blocks += [None] * (needed - len(file.blocks))
         del file.blocks[needed:]
         file.version += 1
+        self.touched[file.path] = None
         file.modified = now
         if file.is_gone:  # somebody removed it meanwhile
             self.out.append(Unneeded(file.number))
@@ -444,11 +450,13 @@ class FileTable:
             self._forget(before)
         file.path, file.is_there = path, True
         self.files[path] = file
+        self.touched[path] = None
         above, _, name = path.rpartition("/")
         self._folders[above][name] = None
 
     def _forget(self, file: ScratchFile) -> None:
         file.is_there, file.is_gone = False, True
+        self.touched[file.path] = None
         for block in file.blocks:
             if block is not None:
                 self._of.pop(block.content, None)

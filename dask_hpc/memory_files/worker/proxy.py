@@ -18,8 +18,8 @@ from distributed import WorkerPlugin
 
 from dask_hpc.checkpoint.worker.kept import hold_folder, own_folder
 from dask_hpc.dask.scheduler import add_calls, remove_calls
-from dask_hpc.memory_files.client.direct import DirectFiles
-from dask_hpc.memory_files.client.ports import direct
+from dask_hpc.memory_files.client.direct import DirectFiles, unstage
+from dask_hpc.memory_files.client.ports import routed
 from dask_hpc.memory_files.socket import SocketServer, socket_folder, socket_of
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class FilesProxy(WorkerPlugin):
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
         self._worker = worker
-        self._files: DirectFiles = direct(worker)
+        self._files: DirectFiles = routed(worker).direct
         self._server: SocketServer | None = None
         self._held: int | None = None
         self._calls: dict[str, Any] = {"hpc_files_settings": self.settings, "hpc_files_stage": self.stage}
@@ -66,9 +66,13 @@ class FilesProxy(WorkerPlugin):
         self._files.know(name, settings)
 
     async def stage(self, path: str, to: str) -> dict[str, Any]:
-        """Write a file to a store; what went wrong, if so."""
+        """Write a file to a store, or without a path remove it there; what went wrong, if so."""
         try:
-            return {"nbytes": await self._files.stage(path, to)}
+            if not path:
+                await asyncio.to_thread(unstage, to)
+                return {}
+            nbytes, version = await self._files.stage(path, to)
+            return {"nbytes": nbytes, "version": version}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}"}
 
@@ -76,7 +80,6 @@ class FilesProxy(WorkerPlugin):
         """Be the proxy when there is none."""
         try:
             folder = socket_folder()
-            folder.parent.mkdir(parents=True, exist_ok=True)
             own_folder(folder.parent)
             own_folder(folder)
             mine = folder / os.path.basename(socket_of(self._run)).replace(".sock", "")

@@ -94,7 +94,7 @@ def _into_bounds(view: FilesView, least: int, most: int) -> FilesResize:
     if target == view.needed > bound:
         though = f", though {view.most} are the most allowed" if target > view.most else ""
         return FilesResize(target, f"what is kept needs {count_nodes(target)}{though}")
-    which = "fewest" if is_few else "most"
+    which = "fewest" if is_few or target > view.most else "most"
     return FilesResize(target, f"{count_nodes(target)} instead of {view.servers}: the {which} allowed")
 
 

@@ -18,6 +18,8 @@ export function figuresOf(one) {
   ];
   if (one.writers) figures.push([String(one.writers), one.writers === 1 ? "file is being written" : "files are being written", false]);
   for (const { to, files, done } of one.staging) figures.push([`${done} of ${files}`, `files copied to ${to}`, false]);
+  if (one.store_problem) figures.push(["no store", `it cannot be written: ${one.store_problem}`, true]);
+  else if (one.to_store) figures.push([String(one.to_store), `${one.to_store === 1 ? "file" : "files"} on the way to the store`, false]);
   if (one.lost) figures.push([String(one.lost), `${one.lost === 1 ? "block" : "blocks"} lost`, true]);
   return figures;
 }

@@ -61,7 +61,7 @@ def test_as_many_come_as_should_be_enough(mean, now, then):
 
 def test_one_comes_at_the_least():
     assert servers(view(99.0, 50, most=100), tolerance=0.001) == 51
-    assert servers(view(99.999, 50, most=100), tolerance=0.0) == 51
+    assert servers(view(100 * (1 - 1e-12), 50, most=100), tolerance=0.0) == 51
 
 
 def test_rounding_is_no_reason_for_another_node():
@@ -123,6 +123,7 @@ def test_no_expansion_after_one_that_brought_little():
     assert servers(view(55.1, before=50.0)) == 16
     assert servers(view(54.9, before=50.0), worth=0.05) == 16
     assert servers(view(20.0, before=50.0)) == 10
+    assert servers(view(75.0, before=50.0), worth=0.5) == 14, "just enough"
     assert servers(view(150.0, before=149.0)) == 9, "it may shrink all the same"
 
 
@@ -140,6 +141,8 @@ def test_no_expansion_after_one_that_brought_little():
         (10, {"most": 8, "needed": 12}, 12, "what is kept needs 12 nodes, though 8 are the most allowed"),
         (10, {"most": 8, "needed": 9}, 9, "what is kept needs 9 nodes, though 8 are the most allowed"),
         (10, {"most": 8, "needed": 8}, 8, "8 nodes instead of 10: the most allowed"),
+        (4, {"most": 8, "needed": 8}, 8, "what is kept needs 8 nodes"),
+        (10, {"least": 9, "most": 5, "needed": 7}, 9, "9 nodes instead of 10: the fewest allowed"),
         (0, {"least": 0, "needed": 0}, 1, "1 node instead of 0: the fewest allowed"),
     ],
 )

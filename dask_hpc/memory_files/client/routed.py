@@ -1,0 +1,97 @@
+"""Scratch files for a process that is part of Dask: what needs the proxy of its host goes there."""
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from dask_hpc.memory_files.client.direct import DirectFiles
+from dask_hpc.memory_files.port import FilesPort, How, split
+from dask_hpc.memory_files.socket import SERVED, SocketFiles, socket_of
+
+
+class RoutedFiles:
+    """See ``FilesPort``. What needs the proxy of the host goes there, all else directly."""
+
+    def __init__(self, direct: DirectFiles) -> None:
+        self.direct = direct
+        self.loop = direct.loop
+        self._proxies: dict[str, SocketFiles] = {}
+        self._numbers = count(1)
+        self._handles: dict[int, tuple[FilesPort, int]] = {}
+
+    async def do(self, steps: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """What the scheduler says of names. Raises the first error, when all is done."""
+        way = await self._way(steps[0].get("fs", "")) if steps else self.direct
+        return await way.do(steps)
+
+    async def read(
+        self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
+    ) -> bytes:
+        """Bytes of a file, all of the same version of it."""
+        return await (await self._way(split(path)[0])).read(path, begin, end, number)
+
+    async def write(self, path: str, data: Any, how: How = "new") -> None:
+        """A whole file at once."""
+        await (await self._way(split(path)[0])).write(path, data, how)
+
+    async def open(self, path: str, how: How) -> tuple[int, int, int]:
+        """Begin to write: see ``FilesPort``."""
+        way = await self._way(split(path)[0])
+        theirs, size, gather = await way.open(path, how)
+        handle = next(self._numbers)
+        self._handles[handle] = way, theirs
+        return handle, size, gather
+
+    async def write_at(self, handle: int, at: int, data: Any) -> None:
+        """Bytes to a place."""
+        way, theirs = self._known(handle)
+        await way.write_at(theirs, at, data)
+
+    async def cut(self, handle: int, size: int) -> None:
+        """The file has this size from now on."""
+        way, theirs = self._known(handle)
+        await way.cut(theirs, size)
+
+    async def read_back(self, handle: int, begin: int, end: int | None) -> bytes:
+        """What is there, and was written here."""
+        way, theirs = self._known(handle)
+        return await way.read_back(theirs, begin, end)
+
+    async def flush(self, handle: int) -> None:
+        """Others see what was written so far."""
+        way, theirs = self._known(handle)
+        await way.flush(theirs)
+
+    async def close(self, handle: int) -> None:
+        """The same, and nothing more comes."""
+        way, theirs = self._known(handle)
+        del self._handles[handle]
+        await way.close(theirs)
+
+    async def discard(self, handle: int) -> None:
+        """What was not flushed is nobody's."""
+        if (found := self._handles.pop(handle, None)) is not None:
+            way, theirs = found
+            await way.discard(theirs)
+
+    def _known(self, handle: int) -> tuple[FilesPort, int]:
+        if (found := self._handles.get(handle)) is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpc-memory://")
+        return found
+
+    async def _way(self, name: str) -> FilesPort:
+        if not name:
+            return self.direct
+        try:
+            settings = await self.direct.known(name)
+        except OSError:  # whatever is asked will say so
+            return self.direct
+        wanted = settings.write_back > 0 if settings.proxy is None else settings.proxy
+        where = socket_of(self.direct.run)
+        if not wanted or SERVED.get(where) is self.direct or not os.path.exists(where):
+            return self.direct
+        if (found := self._proxies.get(where)) is None:
+            found = self._proxies[where] = SocketFiles(where, self.loop)
+        return found
