@@ -1,14 +1,17 @@
 """Every service does its work where all is encrypted and only the known get in."""
 
+import dask
 import dask.array as da
 import heat
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 from distributed import Client, LocalCluster, Security, futures_of, wait
 from distributed.utils_test import async_poll_for, inc
 
 import dask_hpc
+from dask_hpc.cli import cli
 from dask_hpc.planning.in_situ.partition import Partition, Phases
 
 pytest.importorskip("cryptography")  # makes the certificates
@@ -66,6 +69,21 @@ def test_a_program_goes_on_from_its_store_on_another_cluster(client, tmp_path):
         np.testing.assert_array_equal(u, np.full(30, 2.0**6 - 1))
         found, _ = dask_hpc.restore("run", str(tmp_path), client=client)
         np.testing.assert_array_equal(client.compute(found).result(), u)
+
+
+def test_scratch_files_are_resized_and_copied_out_from_beside_the_cluster(client, tmp_path):
+    known = {
+        "distributed.comm.tls.ca-file": SECURITY.tls_ca_file,
+        "distributed.comm.tls.client.cert": SECURITY.tls_client_cert,
+        "distributed.comm.tls.client.key": SECURITY.tls_client_key,
+    }
+    with dask_hpc.MemoryFiles("scratch", block="4 kiB", client=client) as files, dask.config.set(known):
+        files.fs.pipe(files.url("a"), b"x" * 20_000)
+        for call in (["resize", "scratch", "1"], ["stage-out", "scratch", str(tmp_path)]):
+            told = CliRunner().invoke(cli, ["files", call[0], client.scheduler.address, *call[1:]])
+            assert told.exit_code == 0, told.output
+        assert len(files.status()["nodes"]) == 1
+        assert (tmp_path / "a").read_bytes() == files.fs.cat(files.url("a")) == b"x" * 20_000
 
 
 def test_arrays_are_redistributed(client):

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
+from time import monotonic
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from dask_hpc.memory_files.settings import CHANGEABLE
 from dask_hpc.model.errors import InputError, insist, one_line, shown
 from dask_hpc.model.units import count_nodes, counted, show_bytes, show_duration, show_large
 
-_POLL = 0.3  # seconds between two looks at how far a copy is
+_POLL, _SHARE = 0.3, 0.05  # seconds between two looks at how far a copy is; share of all time that they take
 _NONE = "there is no file system in memory: dask_hpc.MemoryFiles makes one"
 
 Row = Mapping[str, Any]
@@ -188,9 +189,12 @@ async def _staged(scheduler: Any, name: str, path: str, to: str) -> dict[str, An
     (looked,) = await scheduler.hpc_files_do(owner="", steps=[{"do": "below", "fs": name, "path": path}])
     total = sum(one["type"] == "file" for one in looked.get("ok", ()))
     copying = asyncio.ensure_future(scheduler.hpc_files_stage_out(name=name, path=path, to=to))
+    pause = _POLL
     with progress_bar("copying", total) as update:
-        while update is not None and not (await asyncio.wait([copying], timeout=_POLL))[0]:
+        while update is not None and not (await asyncio.wait([copying], timeout=pause))[0]:
+            began = monotonic()
             row = await scheduler.hpc_files_status(name=name)
+            pause = max(_POLL, (monotonic() - began) / _SHARE)  # of millions of blocks that takes a while
             update(sum(one["done"] for one in row["staging"] if (one["path"], one["to"]) == (path, to)))
         found: dict[str, Any] = await copying
     return found
