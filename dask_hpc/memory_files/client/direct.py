@@ -29,6 +29,7 @@ from dask_hpc.memory_files.port import How, split, unpack
 from dask_hpc.memory_files.settings import FilesSettings
 
 _TRIES = 6  # at reading what moves, and at finding room
+_LARGE = 2**18  # bytes of a block that goes alone
 _MESSAGE = 8 * 2**20  # bytes that go to an agent at once
 _SMALL = 4 * 2**20  # bytes of a block that comes in one message with others
 _LANES = 2  # times that an agent is asked at once
@@ -116,11 +117,14 @@ class _Letters:
         self._agent = agent
         self._next: list[tuple[Block, asyncio.Future[dict[str, Any]]]] = []
         self._going: asyncio.Task[None] | None = None
+        self._lanes = asyncio.Semaphore(_LANES)
 
     async def put(self, block: Block, is_alone: bool) -> dict[str, Any]:
-        """What the agent says of a block."""
-        if is_alone or block.nbytes >= _MESSAGE:
-            return (await self._send([block]))[0]
+        """What the agent says of a block. A large one goes alone: the agent keeps it in the memory in which
+        it comes, where of several each has to be copied."""
+        if is_alone or block.nbytes >= _LARGE:
+            async with self._lanes:
+                return (await self._send([block]))[0]
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._next.append((block, answer))
         if self._going is None:
@@ -259,8 +263,9 @@ class DirectFiles:
         return Block.of_frames(head, frames)
 
     def _bytes_of(self, block: Block) -> memoryview:
-        """Those of the file."""
-        (frame,) = block.frames
+        """Those of the file: in the memory in which they came, if they are in one piece there."""
+        pieces = list(block.part(0, block.nbytes))
+        frame: Any = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if isinstance(block.head, dict) and "note" in block.head:
             (frame,) = unseal(frame, block.head["of"], block.head["note"], self._key())
         return memoryview(frame).cast("B")
