@@ -1,4 +1,4 @@
-"""``hpc-memory://NAME/PATH`` for fsspec, and so for everybody who reads and writes by it: zarr, parquet,
+"""``hpcmemory://NAME/PATH`` for fsspec, and so for everybody who reads and writes by it: zarr, parquet,
 xarray, pandas, plain ``open``.
 
 Work 002, 3.3.2 has a library that catches the system calls of a program. Deviation: what runs with Dask goes
@@ -20,7 +20,7 @@ from fsspec.spec import AbstractBufferedFile
 from dask_hpc.memory_files.client.ports import is_here, port_here
 from dask_hpc.memory_files.port import FilesPort, How, split
 
-PROTOCOL = "hpc-memory"
+PROTOCOL = "hpcmemory"  # letters and digits: what has others is a local folder for xarray
 _PIECE = 16 * 2**20  # bytes of a local file that are in memory at once
 _MODES: dict[str, How] = {"wb": "new", "w+b": "new", "xb": "only-new", "x+b": "only-new", "ab": "append",
                           "a+b": "append", "r+b": "change"}  # fmt: skip
