@@ -282,7 +282,11 @@ class MemoryFileSystem(AsyncFileSystem):
 
 
 class ReadFile(AbstractBufferedFile):
-    """A file that is read, ahead of who reads it."""
+    """A file that is read, ahead of who reads it. It travels with what is known of it: who only passes it on,
+    as a scheduler does, asks nobody."""
+
+    def __reduce__(self) -> Any:
+        return _again, (self.fs, self.path, self.blocksize, self.loc, self.details, self.kwargs)
 
 
 class WriteFile(io.RawIOBase):
@@ -479,6 +483,12 @@ class AsyncFile:
             handle, self._handle = self._handle, 0
             await self._fs._there(self.path, self._files.discard(handle))
         await self.close()
+
+
+def _again(fs: Any, path: str, block_size: int, loc: int, details: Any, kwargs: Any) -> ReadFile:
+    file = ReadFile(fs, path, "rb", block_size, size=details["size"], **kwargs)
+    file.details, file.loc = details, loc
+    return file
 
 
 def _named(name: str, info: dict[str, Any]) -> dict[str, Any]:
