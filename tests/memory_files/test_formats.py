@@ -291,7 +291,7 @@ def test_a_file_is_read_and_written_anywhere(place, tmp_path):
     fs, url, twin = fsspec.filesystem("hpcmemory"), f"{place}/a", tmp_path / "a"
     fs.pipe_file(url, bytes(range(256)) * 600)
     twin.write_bytes(bytes(range(256)) * 600)
-    assert use(lambda mode: fs.open(url, mode)) == use(lambda mode: open(twin, mode, buffering=0))
+    assert use(lambda mode: fs.open(url, mode)) == use(lambda mode: twin.open(mode, buffering=0))
     assert fs.cat_file(url) == twin.read_bytes() == b"an"
     with pytest.raises(FileExistsError):
         fs.open(url, "xb").close()
