@@ -217,9 +217,9 @@ class DirectFiles:
         try:
             said = await self._reach.ask("hpc_files_do", owner=self._reach.me, steps=[*out.steps, *rates])
             if said is None:
-                wrong = FileNotFoundError(errno.ENOENT, "this cluster has no scratch files", "hpc-memory://")
+                wrong = FileNotFoundError(errno.ENOENT, "this cluster has no scratch files", "hpcmemory://")
         except (OSError, TimeoutError) as error:
-            wrong = OSError(errno.EIO, f"the scheduler does not answer: {error}", "hpc-memory://")
+            wrong = OSError(errno.EIO, f"the scheduler does not answer: {error}", "hpcmemory://")
         except BaseException as error:
             wrong = error
         for begin, end, answer in out.waiting:
@@ -272,7 +272,7 @@ class DirectFiles:
 
     def _key(self) -> Key:
         if self._key_source is None:
-            raise PermissionError(errno.EACCES, "encryption needs hpc.checkpoint.key", "hpc-memory://")
+            raise PermissionError(errno.EACCES, "encryption needs hpc.checkpoint.key", "hpcmemory://")
         return Key.read(self._key_source)
 
     async def _put(
@@ -315,7 +315,7 @@ class DirectFiles:
             }  # fmt: skip
             (found,) = await self.do([step])
             left = dict(zip(again, found, strict=True))
-        raise OSError(errno.EIO, f"no agent took it: {said[0][2]}", f"hpc-memory://{name}")
+        raise OSError(errno.EIO, f"no agent took it: {said[0][2]}", f"hpcmemory://{name}")
 
     async def announce(
         self, name: str, session: int, blocks: Mapping[int, Block], put: Sequence[Any]
@@ -350,7 +350,7 @@ class DirectFiles:
         try:
             await self._from(agents[0], [(0, content)], found)
         except _Moved as error:
-            raise OSError(errno.EIO, str(error), "hpc-memory://") from None
+            raise OSError(errno.EIO, str(error), "hpcmemory://") from None
         return bytes(found[0])
 
     # whole files
@@ -418,14 +418,14 @@ class DirectFiles:
         for tried in range(1, _TRIES + 1):
             (places,) = await self.do([step])
             if number not in (None, places["version"][0]):
-                raise OSError(errno.ESTALE, "another file has this name now", f"hpc-memory://{path}")
+                raise OSError(errno.ESTALE, "another file has this name now", f"hpcmemory://{path}")
             size, stop = places["block"], places["size"]
             stop = stop if end is None else min(end, stop)
             try:
                 found = await self._fetch(places, path)
             except _Moved as error:
                 if tried == _TRIES:
-                    raise OSError(errno.EIO, str(error), f"hpc-memory://{path}") from None
+                    raise OSError(errno.EIO, str(error), f"hpcmemory://{path}") from None
                 await asyncio.sleep(pause(tried))
                 continue
             self._took(name, max(0, stop - begin), perf_counter() - began)
@@ -445,7 +445,7 @@ class DirectFiles:
                 continue
             if content and not where:
                 text = f"block {number} was lost with {lost}, and had no copy (copies=1 keeps one more)"
-                raise FileNotFoundError(errno.ENOENT, text, f"hpc-memory://{path}")
+                raise FileNotFoundError(errno.ENOENT, text, f"hpcmemory://{path}")
             if content:
                 agent = self._reach.me if self._reach.me in where else where[number % len(where)]
                 by_agent.setdefault(agent, []).append((number, content))
@@ -488,13 +488,13 @@ class DirectFiles:
                     await asyncio.to_thread(fs.rm, beside)
                 raise
             await asyncio.to_thread(fs.rm, beside)
-        raise OSError(errno.EBUSY, "it changes all the time", f"hpc-memory://{path}")
+        raise OSError(errno.EBUSY, "it changes all the time", f"hpcmemory://{path}")
 
     async def _info(self, path: str) -> dict[str, Any]:
         name, rest = split(path)
         (found,) = await self.do([{"do": "info", "fs": name, "path": rest}])
         if found["type"] != "file":
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"hpc-memory://{path}")
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"hpcmemory://{path}")
         return dict(found)
 
     # open files
@@ -545,7 +545,7 @@ class DirectFiles:
 
     def _handle(self, number: int) -> OpenFile:
         if (found := self._handles.get(number)) is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpc-memory://")
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpcmemory://")
         return found
 
     def handles(self) -> Iterator[OpenFile]:

@@ -78,7 +78,7 @@ class RoutedFiles:
 
     def _known(self, handle: int) -> tuple[FilesPort, int]:
         if (found := self._handles.get(handle)) is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpc-memory://")
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpcmemory://")
         return found
 
     async def _way(self, name: str) -> FilesPort:

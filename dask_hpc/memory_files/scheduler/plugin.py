@@ -185,10 +185,10 @@ class FilesPlugin(Guard, SchedulerPlugin):
     def _system(self, name: str) -> KeepingNodes:
         if (found := self.systems.get(name)) is None:
             raise OSError(
-                errno.ENOENT, "no such file system: dask_hpc.MemoryFiles makes one", f"hpc-memory://{name}"
+                errno.ENOENT, "no such file system: dask_hpc.MemoryFiles makes one", f"hpcmemory://{name}"
             )
         if self._controller() is None:
-            raise OSError(errno.EIO, "its agents are gone", f"hpc-memory://{name}")
+            raise OSError(errno.EIO, "its agents are gone", f"hpcmemory://{name}")
         return found
 
     async def _places(self, system: KeepingNodes, step: Step) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
     def _session(self, system: KeepingNodes, number: int) -> WriteSession:
         found = system.table.sessions.get(number)
         if found is None:
-            raise OSError(errno.ESTALE, "who opened this file is gone", f"hpc-memory://{system.table.name}")
+            raise OSError(errno.ESTALE, "who opened this file is gone", f"hpcmemory://{system.table.name}")
         return found
 
     def _begin(
@@ -303,7 +303,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             found = [one for one in self._system(name).table.below(path) if one["type"] == "file"]
             workers = sorted(compat.running_workers(self.scheduler))
             if found and not workers:
-                raise OSError(errno.EIO, "there are no workers", f"hpc-memory://{name}/{path}")
+                raise OSError(errno.EIO, "there are no workers", f"hpcmemory://{name}/{path}")
             sizes = await gathered(
                 self._stage_some(name, path, to, found[i::_STAGERS], workers[i % len(workers)])
                 for i in range(min(_STAGERS, len(found)))
