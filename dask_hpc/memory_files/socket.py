@@ -65,6 +65,10 @@ def _answers(path: str) -> bool:
     return True
 
 
+class ProxyGone(OSError):
+    """It does not answer."""
+
+
 class _Wire:
     """One connection, from either end: what is sent is not copied, and what comes is put where it stays."""
 
@@ -199,7 +203,7 @@ class SocketFiles:
             said, found = await answer
         except (ConnectionError, FileNotFoundError) as error:
             text = f"the proxy does not answer: {error}"
-            raise OSError(errno.EIO, text, f"hpcmemory:// by {self.path}") from None
+            raise ProxyGone(errno.EIO, text, f"hpcmemory:// by {self.path}") from None
         if "is" in said:
             return found if call in _TAKES else said["is"]
         return unpack(said)

@@ -35,6 +35,8 @@ _SMALL = 4 * 2**20  # bytes of a block that comes in one message with others
 _LANES = 2  # times that an agent is asked at once
 _WINDOW = 64 * 2**20  # bytes of a file on their way
 _GATHER = 2**18
+_PATIENCE = 30.0  # seconds for an answer beside the time for the bytes
+_SLOWEST = 2**20  # bytes per second; slower than that an answer does not come
 _RATES = 64
 _FRESH = 1.0  # seconds for which settings are taken to be as they were
 
@@ -150,7 +152,8 @@ class _Letters:
         parts = [piece for block in blocks for piece in block.pieces]
         try:
             rpc = self._reach.agent(self._agent)
-            said = await rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
+            async with asyncio.timeout(_PATIENCE + sum(one.nbytes for one in blocks) / _SLOWEST):
+                said = await rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
             found: list[dict[str, Any]] = an_answer(said)
             return found
         except (OSError, TimeoutError) as error:
@@ -275,16 +278,11 @@ class DirectFiles:
             raise PermissionError(errno.EACCES, "encryption needs hpc.checkpoint.key", "hpcmemory://")
         return Key.read(self._key_source)
 
-    async def _put(
-        self, block: Block, agents: Sequence[str], is_alone: bool
-    ) -> tuple[list[str], list[str], str]:
-        """Give a block to agents. Who has it, who is full or does not answer, and why."""
+    async def _put(self, block: Block, agents: Sequence[str], is_alone: bool) -> list[dict[str, Any]]:
+        """Give a block to agents; what each says."""
         letters = [self._letters.setdefault(one, _Letters(self._reach, one)) for one in agents]
         async with self._window.room(block.nbytes):
-            said = await asyncio.gather(*(one.put(block, is_alone) for one in letters))
-        there = [one for one, answer in zip(agents, said, strict=True) if "content" in answer]
-        why = next((str(one.get("full") or one.get("error")) for one in said if "content" not in one), "")
-        return there, [one for one in agents if one not in there], why
+            return await asyncio.gather(*(one.put(block, is_alone) for one in letters))
 
     async def send(
         self, name: str, session: int, blocks: Mapping[int, Block], places: Mapping[int, Sequence[str]]
@@ -294,14 +292,22 @@ class DirectFiles:
         settings = self._settings[name]
         there: dict[int, list[str]] = {}
         left = dict(places)
-        refused: set[str] = set()
+        full: set[str] = set()
+        silent: set[str] = set()
+        why = ""
         for _ in range(_TRIES):
             said = await asyncio.gather(
                 *(self._put(blocks[one], left[one], not settings.batch) for one in left)
             )
             again = []
-            for number, (have, full, _) in zip(list(left), said, strict=True):
-                refused.update(full)
+            for number, answers in zip(list(left), said, strict=True):
+                have = []
+                for agent, answer in zip(left[number], answers, strict=True):
+                    if "content" in answer:
+                        have.append(agent)
+                    else:
+                        (full if "full" in answer else silent).add(agent)
+                        why = str(answer.get("full") or answer.get("error"))
                 if have:  # where copies are missing, they are made later
                     there[number] = have
                 else:
@@ -309,13 +315,14 @@ class DirectFiles:
             if not again:
                 return [[one, blocks[one].content, there[one]] for one in sorted(there)]
             step = {
-                "do": "announce", "fs": name, "session": session, "full": sorted(refused),
+                "do": "announce", "fs": name, "session": session,
+                "full": sorted(full), "silent": sorted(silent),
                 "blocks": [[one, blocks[one].content, blocks[one].nbytes] for one in again],
                 "put": [[one, blocks[one].content, have] for one, have in there.items()],
             }  # fmt: skip
             (found,) = await self.do([step])
             left = dict(zip(again, found, strict=True))
-        raise OSError(errno.EIO, f"no agent took it: {said[0][2]}", f"hpcmemory://{name}")
+        raise OSError(errno.EIO, f"no agent took it: {why}", f"hpcmemory://{name}")
 
     async def announce(
         self, name: str, session: int, blocks: Mapping[int, Block], put: Sequence[Any]
