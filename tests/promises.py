@@ -453,6 +453,46 @@ assert any("equal share" in row["reason"] for row in its_story("shrink"))
         ),
         Promise("The rooms stay", "write-a-strategy-29", 'assert client.status == "running"'),
     ],
+    "8-scratch-files": [
+        Promise(
+            "no more than 30 MB pass in a second",
+            "scratch-files-07",
+            """
+its_shared = rows["slowshared"]
+its_seconds = its_shared["stage 1, s"] + its_shared["stage 2, s"]
+assert 100 < its_shared["through the shared file system, MB"] < 31 * its_seconds, its_shared
+""",
+        ),
+        Promise(
+            "no byte went over the line",
+            "scratch-files-09",
+            """
+its_memory = rows["hpcmemory"]
+assert its_memory["through the shared file system, MB"] == 0, its_memory
+assert its_memory["stage 1, s"] + its_memory["stage 2, s"] < its_seconds, rows
+""",
+        ),
+        Promise(
+            "new blocks go to all three",
+            "scratch-files-13",
+            """
+its_nodes = files.status()["nodes"]
+assert len(its_nodes) == 3 and all(node["blocks"] for node in its_nodes), its_nodes
+""",
+        ),
+        Promise(
+            "Its blocks go to the others first, so the next stage finds all of them",
+            "scratch-files-15",
+            """
+its_status = files.status()
+assert len(its_status["nodes"]) == 2 and its_status["lost"] == 0, its_status
+assert its_status["state"] == "commissioning" and again.identical(in_memory), its_status
+""",
+        ),
+        Promise(
+            "here the results alone", "scratch-files-17", "assert 0 < staged < total / 10, (staged, total)"
+        ),
+    ],
 }
 
 

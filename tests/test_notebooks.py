@@ -41,7 +41,17 @@ def code(path):
 def test_there_are_notebooks():
     assert len(BENCHMARKS) >= 11
     assert ELSEWHERE in TUTORIALS
-    assert [path.stem.partition("-")[0] for path in TUTORIALS] == ["1", "2", "3", "4", "5", "6", "6b", "7"]
+    assert [path.stem.partition("-")[0] for path in TUTORIALS] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "6b",
+        "7",
+        "8",
+    ]
 
 
 @pytest.fixture
@@ -115,7 +125,12 @@ def test_a_tutorial_states_its_time(path):
 
 
 #: what ``pip install ".[widgets]"`` brings, which is all that README names for them
-BROUGHT = {"IPython", "dask", "dask_hpc", "dask_hpc_widgets", "distributed", "numpy", "pandas", "xarray"}
+BROUGHT = {
+    "IPython", "dask", "dask_hpc", "dask_hpc_widgets", "distributed", "fsspec", "numpy", "pandas", "xarray",
+}  # fmt: skip
+
+#: modules that a tutorial writes itself
+WRITTEN = {"slow_shared"}
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
@@ -125,7 +140,7 @@ def test_a_tutorial_needs_no_more_than_readme_names(path):
         for one in body:  # not what stands behind a condition
             names = [one.module] if isinstance(one, ast.ImportFrom) else []
             names += [alias.name for alias in one.names] if isinstance(one, ast.Import) else []
-            assert {name.partition(".")[0] for name in names} <= BROUGHT | sys.stdlib_module_names
+            assert {name.partition(".")[0] for name in names} <= BROUGHT | WRITTEN | sys.stdlib_module_names
 
 
 def test_the_tutorial_about_slurm_goes_on_without_dask_jobqueue(monkeypatch, capsys):

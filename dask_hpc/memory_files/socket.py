@@ -65,6 +65,10 @@ def _answers(path: str) -> bool:
     return True
 
 
+class ProxyGone(OSError):
+    """It does not answer."""
+
+
 class _Wire:
     """One connection, from either end: what is sent is not copied, and what comes is put where it stays."""
 
@@ -199,7 +203,7 @@ class SocketFiles:
             said, found = await answer
         except (ConnectionError, FileNotFoundError) as error:
             text = f"the proxy does not answer: {error}"
-            raise OSError(errno.EIO, text, f"hpc-memory: {self.path}") from None
+            raise ProxyGone(errno.EIO, text, f"hpcmemory:// by {self.path}") from None
         if "is" in said:
             return found if call in _TAKES else said["is"]
         return unpack(said)
@@ -298,7 +302,7 @@ class SocketServer:
         try:
             call, args = said["call"], said["args"]
             if call not in CALLS:
-                raise OSError(errno.EINVAL, f"no such call: {call}", "hpc-memory://")
+                raise OSError(errno.EINVAL, f"no such call: {call}", "hpcmemory://")
             if call == "do":
                 answer["is"] = await self._ask(*args)
             elif call == "write":
@@ -320,6 +324,6 @@ class SocketServer:
         except OSError as error:
             answer["error"] = [error.errno, error.strerror or str(error), error.filename]
         except Exception as error:
-            answer["error"] = [errno.EIO, f"{type(error).__name__}: {error}", "hpc-memory://"]
+            answer["error"] = [errno.EIO, f"{type(error).__name__}: {error}", "hpcmemory://"]
         with suppress(OSError):
             await wire.send(answer, found)

@@ -16,9 +16,9 @@ from distributed import Client
 import dask_hpc, fsspec
 if __name__ == "__main__":
     client = Client(sys.argv[1])
-    file = fsspec.open("hpc-memory://follows/half", "wb").open()
+    file = fsspec.open("hpcmemory://follows/half", "wb").open()
     file.write(b"x" * 3_000_000)
-    old = fsspec.open("hpc-memory://follows/old", "r+b").open()
+    old = fsspec.open("hpcmemory://follows/old", "r+b").open()
     old.write(b"y" * 100_000)
     print("written", flush=True)
     sys.stdin.read()
@@ -129,10 +129,10 @@ def test_bad_input_is_one_line(client):
             files.set(block="1 MiB")
         for path in ("a/../b", "x\0y"):
             with pytest.raises(OSError, match="Invalid argument"):
-                files.fs.pipe_file(f"hpc-memory://right/{path}", b"")
+                files.fs.pipe_file(f"hpcmemory://right/{path}", b"")
         with pytest.raises(dask_hpc.InputError, match="other settings"):
             dask_hpc.MemoryFiles("right", copies=1, client=client)
         dask_hpc.MemoryFiles("right", client=client)
     with pytest.raises(FileNotFoundError, match=r"no such file system|no scratch files"):
-        files.fs.ls("hpc-memory://right")
+        files.fs.ls("hpcmemory://right")
     assert not os.path.exists(files.socket)

@@ -160,7 +160,7 @@ def test_a_full_cluster_says_so_at_once(cluster):
             for count in range(100):
                 files.fs.pipe_file(files.url(str(count)), data)
         assert caught.value.errno == errno.ENOSPC
-        assert "hpc-memory://full/" in str(caught.value)
+        assert "hpcmemory://full/" in str(caught.value)
         with pytest.raises(OSError, match="No space"), files.open("opened", "wb") as file:
             for _ in range(100):
                 file.write(data)

@@ -66,7 +66,7 @@ def test_a_plain_process_reads_and_writes(proxied):
     proxied.fs.pipe_file(proxied.url("from-inside"), b"hello")
     before, missing, names = plain_program(_PLAIN, proxied.url(), socket=proxied.socket)
     assert before == "hello"
-    assert "hpc-memory://proxied/nothing" in missing
+    assert "hpcmemory://proxied/nothing" in missing
     assert names == ["proxied/from-inside", "proxied/from-outside"]
     found = proxied.fs.cat_file(proxied.url("from-outside"))
     assert found == b"".join(bytes([number]) * 1000 for number in range(100))

@@ -91,9 +91,21 @@ class TenantBlocks:
         if block.copies and len(there) <= block.copies:
             self._keeper.look_at([block.content])
 
+    def want(self, owner: Hashable, contents: Iterable[str], copies: int) -> None:
+        """From now on these are to be on so many more agents than one."""
+        there = list(contents)
+        for content in there:
+            if (known := self._catalogue.contents.get(content)) is not None and owner in known.needed_by:
+                known.needed_by[owner] = copies
+        self._keeper.look_at(there)
+
     def full(self, agent: str) -> None:
         """It said that it takes no more."""
         self._agents.is_full(agent)
+
+    def silent(self, agent: str) -> None:
+        """It does not answer: it is left alone for a while."""
+        self._agents.is_silent(agent)
 
     def release(self, owner: Hashable, contents: Iterable[str] | None = None) -> None:
         """Nobody needs these of an owner's any longer, or none of them."""

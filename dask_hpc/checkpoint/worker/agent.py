@@ -237,10 +237,12 @@ class Agent(WorkerPlugin):
         answers: list[Answer] = []
         reach("put-begun")
         nbytes = sum(sum(one["sizes"]) for one in blocks)
+        # One keeps the memory of its message, unless that is the sender's own.
+        is_one = len(blocks) == 1 and not self._worker.address.startswith("inproc")
         if nbytes <= QUICK:
-            came = list(unpacked(blocks, parts))
+            came = list(unpacked(blocks, parts, apart=not is_one))
         else:
-            came = await asyncio.to_thread(lambda: list(unpacked(blocks, parts)))
+            came = await asyncio.to_thread(lambda: list(unpacked(blocks, parts, apart=not is_one)))
         for what in came:
             answers.append(await self._keep(what) if isinstance(what, Block) else _answer(what))
         return answers

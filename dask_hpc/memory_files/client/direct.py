@@ -29,11 +29,14 @@ from dask_hpc.memory_files.port import How, split, unpack
 from dask_hpc.memory_files.settings import FilesSettings
 
 _TRIES = 6  # at reading what moves, and at finding room
+_LARGE = 2**18  # bytes of a block that goes alone
 _MESSAGE = 8 * 2**20  # bytes that go to an agent at once
 _SMALL = 4 * 2**20  # bytes of a block that comes in one message with others
 _LANES = 2  # times that an agent is asked at once
 _WINDOW = 64 * 2**20  # bytes of a file on their way
 _GATHER = 2**18
+_PATIENCE = 30.0  # seconds for an answer beside the time for the bytes
+_SLOWEST = 2**20  # bytes per second; slower than that an answer does not come
 _RATES = 64
 _FRESH = 1.0  # seconds for which settings are taken to be as they were
 
@@ -116,11 +119,14 @@ class _Letters:
         self._agent = agent
         self._next: list[tuple[Block, asyncio.Future[dict[str, Any]]]] = []
         self._going: asyncio.Task[None] | None = None
+        self._lanes = asyncio.Semaphore(_LANES)
 
     async def put(self, block: Block, is_alone: bool) -> dict[str, Any]:
-        """What the agent says of a block."""
-        if is_alone or block.nbytes >= _MESSAGE:
-            return (await self._send([block]))[0]
+        """What the agent says of a block. A large one goes alone: the agent keeps it in the memory in which
+        it comes, where of several each has to be copied."""
+        if is_alone or block.nbytes >= _LARGE:
+            async with self._lanes:
+                return (await self._send([block]))[0]
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._next.append((block, answer))
         if self._going is None:
@@ -146,7 +152,8 @@ class _Letters:
         parts = [piece for block in blocks for piece in block.pieces]
         try:
             rpc = self._reach.agent(self._agent)
-            said = await rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
+            async with asyncio.timeout(_PATIENCE + sum(one.nbytes for one in blocks) / _SLOWEST):
+                said = await rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
             found: list[dict[str, Any]] = an_answer(said)
             return found
         except (OSError, TimeoutError) as error:
@@ -213,9 +220,9 @@ class DirectFiles:
         try:
             said = await self._reach.ask("hpc_files_do", owner=self._reach.me, steps=[*out.steps, *rates])
             if said is None:
-                wrong = FileNotFoundError(errno.ENOENT, "this cluster has no scratch files", "hpc-memory://")
+                wrong = FileNotFoundError(errno.ENOENT, "this cluster has no scratch files", "hpcmemory://")
         except (OSError, TimeoutError) as error:
-            wrong = OSError(errno.EIO, f"the scheduler does not answer: {error}", "hpc-memory://")
+            wrong = OSError(errno.EIO, f"the scheduler does not answer: {error}", "hpcmemory://")
         except BaseException as error:
             wrong = error
         for begin, end, answer in out.waiting:
@@ -259,27 +266,23 @@ class DirectFiles:
         return Block.of_frames(head, frames)
 
     def _bytes_of(self, block: Block) -> memoryview:
-        """Those of the file."""
-        (frame,) = block.frames
+        """Those of the file: in the memory in which they came, if they are in one piece there."""
+        pieces = list(block.part(0, block.nbytes))
+        frame: Any = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if isinstance(block.head, dict) and "note" in block.head:
             (frame,) = unseal(frame, block.head["of"], block.head["note"], self._key())
         return memoryview(frame).cast("B")
 
     def _key(self) -> Key:
         if self._key_source is None:
-            raise PermissionError(errno.EACCES, "encryption needs hpc.checkpoint.key", "hpc-memory://")
+            raise PermissionError(errno.EACCES, "encryption needs hpc.checkpoint.key", "hpcmemory://")
         return Key.read(self._key_source)
 
-    async def _put(
-        self, block: Block, agents: Sequence[str], is_alone: bool
-    ) -> tuple[list[str], list[str], str]:
-        """Give a block to agents. Who has it, who is full or does not answer, and why."""
+    async def _put(self, block: Block, agents: Sequence[str], is_alone: bool) -> list[dict[str, Any]]:
+        """Give a block to agents; what each says."""
         letters = [self._letters.setdefault(one, _Letters(self._reach, one)) for one in agents]
         async with self._window.room(block.nbytes):
-            said = await asyncio.gather(*(one.put(block, is_alone) for one in letters))
-        there = [one for one, answer in zip(agents, said, strict=True) if "content" in answer]
-        why = next((str(one.get("full") or one.get("error")) for one in said if "content" not in one), "")
-        return there, [one for one in agents if one not in there], why
+            return await asyncio.gather(*(one.put(block, is_alone) for one in letters))
 
     async def send(
         self, name: str, session: int, blocks: Mapping[int, Block], places: Mapping[int, Sequence[str]]
@@ -289,14 +292,22 @@ class DirectFiles:
         settings = self._settings[name]
         there: dict[int, list[str]] = {}
         left = dict(places)
-        refused: set[str] = set()
+        full: set[str] = set()
+        silent: set[str] = set()
+        why = ""
         for _ in range(_TRIES):
             said = await asyncio.gather(
                 *(self._put(blocks[one], left[one], not settings.batch) for one in left)
             )
             again = []
-            for number, (have, full, _) in zip(list(left), said, strict=True):
-                refused.update(full)
+            for number, answers in zip(list(left), said, strict=True):
+                have = []
+                for agent, answer in zip(left[number], answers, strict=True):
+                    if "content" in answer:
+                        have.append(agent)
+                    else:
+                        (full if "full" in answer else silent).add(agent)
+                        why = str(answer.get("full") or answer.get("error"))
                 if have:  # where copies are missing, they are made later
                     there[number] = have
                 else:
@@ -304,13 +315,14 @@ class DirectFiles:
             if not again:
                 return [[one, blocks[one].content, there[one]] for one in sorted(there)]
             step = {
-                "do": "announce", "fs": name, "session": session, "full": sorted(refused),
+                "do": "announce", "fs": name, "session": session,
+                "full": sorted(full), "silent": sorted(silent),
                 "blocks": [[one, blocks[one].content, blocks[one].nbytes] for one in again],
                 "put": [[one, blocks[one].content, have] for one, have in there.items()],
             }  # fmt: skip
             (found,) = await self.do([step])
             left = dict(zip(again, found, strict=True))
-        raise OSError(errno.EIO, f"no agent took it: {said[0][2]}", f"hpc-memory://{name}")
+        raise OSError(errno.EIO, f"no agent took it: {why}", f"hpcmemory://{name}")
 
     async def announce(
         self, name: str, session: int, blocks: Mapping[int, Block], put: Sequence[Any]
@@ -345,7 +357,7 @@ class DirectFiles:
         try:
             await self._from(agents[0], [(0, content)], found)
         except _Moved as error:
-            raise OSError(errno.EIO, str(error), "hpc-memory://") from None
+            raise OSError(errno.EIO, str(error), "hpcmemory://") from None
         return bytes(found[0])
 
     # whole files
@@ -413,14 +425,14 @@ class DirectFiles:
         for tried in range(1, _TRIES + 1):
             (places,) = await self.do([step])
             if number not in (None, places["version"][0]):
-                raise OSError(errno.ESTALE, "another file has this name now", f"hpc-memory://{path}")
+                raise OSError(errno.ESTALE, "another file has this name now", f"hpcmemory://{path}")
             size, stop = places["block"], places["size"]
             stop = stop if end is None else min(end, stop)
             try:
                 found = await self._fetch(places, path)
             except _Moved as error:
                 if tried == _TRIES:
-                    raise OSError(errno.EIO, str(error), f"hpc-memory://{path}") from None
+                    raise OSError(errno.EIO, str(error), f"hpcmemory://{path}") from None
                 await asyncio.sleep(pause(tried))
                 continue
             self._took(name, max(0, stop - begin), perf_counter() - began)
@@ -440,7 +452,7 @@ class DirectFiles:
                 continue
             if content and not where:
                 text = f"block {number} was lost with {lost}, and had no copy (copies=1 keeps one more)"
-                raise FileNotFoundError(errno.ENOENT, text, f"hpc-memory://{path}")
+                raise FileNotFoundError(errno.ENOENT, text, f"hpcmemory://{path}")
             if content:
                 agent = self._reach.me if self._reach.me in where else where[number % len(where)]
                 by_agent.setdefault(agent, []).append((number, content))
@@ -483,13 +495,13 @@ class DirectFiles:
                     await asyncio.to_thread(fs.rm, beside)
                 raise
             await asyncio.to_thread(fs.rm, beside)
-        raise OSError(errno.EBUSY, "it changes all the time", f"hpc-memory://{path}")
+        raise OSError(errno.EBUSY, "it changes all the time", f"hpcmemory://{path}")
 
     async def _info(self, path: str) -> dict[str, Any]:
         name, rest = split(path)
         (found,) = await self.do([{"do": "info", "fs": name, "path": rest}])
         if found["type"] != "file":
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"hpc-memory://{path}")
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"hpcmemory://{path}")
         return dict(found)
 
     # open files
@@ -540,7 +552,7 @@ class DirectFiles:
 
     def _handle(self, number: int) -> OpenFile:
         if (found := self._handles.get(number)) is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpc-memory://")
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpcmemory://")
         return found
 
     def handles(self) -> Iterator[OpenFile]:

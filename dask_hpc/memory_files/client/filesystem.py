@@ -1,4 +1,4 @@
-"""``hpc-memory://NAME/PATH`` for fsspec, and so for everybody who reads and writes by it: zarr, parquet,
+"""``hpcmemory://NAME/PATH`` for fsspec, and so for everybody who reads and writes by it: zarr, parquet,
 xarray, pandas, plain ``open``.
 
 Work 002, 3.3.2 has a library that catches the system calls of a program. Deviation: what runs with Dask goes
@@ -21,7 +21,10 @@ from fsspec.spec import AbstractBufferedFile
 from dask_hpc.memory_files.client.ports import is_here, port_here
 from dask_hpc.memory_files.port import FilesPort, How, split
 
-PROTOCOL = "hpc-memory"
+#: letters and digits: what has others is a local folder for xarray
+PROTOCOL = "hpcmemory"
+#: the same, for all that take it
+ALIAS = "hpc-memory"
 _AHEAD, _PIECES = 2**20, 8  # bytes of a piece that is fetched ahead, and how many of them
 _TRIES = 5  # at reading a file that others write
 _PIECE = 16 * 2**20  # bytes of a local file that are in memory at once
@@ -33,7 +36,7 @@ class MemoryFileSystem(AsyncFileSystem):
     """All file systems that the cluster has; the first part of a path says which. ``socket``: go by the proxy
     that listens there."""
 
-    protocol = PROTOCOL
+    protocol = (PROTOCOL, ALIAS)
     root_marker = ""
     cachable = True
 
@@ -59,7 +62,7 @@ class MemoryFileSystem(AsyncFileSystem):
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         path = os.fspath(path)
-        for start in (f"{PROTOCOL}://", f"{PROTOCOL}::", f"{PROTOCOL}:"):
+        for start in (f"{name}{sign}" for name in cls.protocol for sign in ("://", "::", ":")):
             if path.startswith(start):
                 path = path[len(start) :]
                 break
@@ -292,15 +295,13 @@ class MemoryFileSystem(AsyncFileSystem):
 
 
 class ReadFile(AbstractBufferedFile):
-    """A file that is read: what is read in order is fetched ahead of who reads it."""
+    """A file that is read: what is read in order is fetched ahead of who reads it. It travels with what is
+    known of it: who only passes it on, as a scheduler does, asks nobody."""
 
     def __init__(
         self, fs: MemoryFileSystem, path: str, mode: str = "rb", block_size: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(fs, path, mode, block_size or _AHEAD, cache_type="none", **kwargs)
-        self._files = fs._port(path)
-        #: what it was when it was opened: another one by that name is another file
-        self._number: int | None = self.details.get("version", [None])[0]
         #: by number, pieces that are here or on their way, and the one that was read last
         self._pieces: dict[int, Future[bytes]] = {}
         self._last = -1
@@ -328,8 +329,10 @@ class ReadFile(AbstractBufferedFile):
             begin = one * self.blocksize
             if one not in self._pieces and begin < self.size:
                 end = min(self.size, begin + self.blocksize)
-                work = self._files.read(self.path, begin, end, self._number)
-                self._pieces[one] = asyncio.run_coroutine_threadsafe(work, self._files.loop)
+                port = self.fs._port(self.path)
+                number_then = self.details.get("version", [None])[0]  # another one is another file
+                work = port.read(self.path, begin, end, number_then)
+                self._pieces[one] = asyncio.run_coroutine_threadsafe(work, port.loop)
         for one in [one for one in self._pieces if not number <= one <= number + _PIECES]:
             self._pieces.pop(one).cancel()
         self._last = number
@@ -344,6 +347,9 @@ class ReadFile(AbstractBufferedFile):
         for one in getattr(self, "_pieces", {}).values():
             one.cancel()
         super().close()
+
+    def __reduce__(self) -> Any:
+        return _again, (self.fs, self.path, self.blocksize, self.loc, self.details, self.kwargs)
 
 
 class WriteFile(io.RawIOBase):
@@ -541,6 +547,12 @@ class AsyncFile:
             handle, self._handle = self._handle, 0
             await self._fs._there(self.path, self._files.discard(handle))
         await self.close()
+
+
+def _again(fs: Any, path: str, block_size: int, loc: int, details: Any, kwargs: Any) -> ReadFile:
+    file = ReadFile(fs, path, "rb", block_size, size=details["size"], **kwargs)
+    file.details, file.loc = details, loc
+    return file
 
 
 def _named(name: str, info: dict[str, Any]) -> dict[str, Any]:

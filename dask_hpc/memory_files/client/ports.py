@@ -46,7 +46,7 @@ def port_here(name: str = "", socket: str = "") -> FilesPort:
     where = socket or os.environ.get(SOCKET) or find_socket(name)
     if not where:
         told = f"no Dask client or worker here, and no proxy: set {SOCKET} to the socket that status() names"
-        raise FileNotFoundError(2, told, f"hpc-memory://{name}")
+        raise FileNotFoundError(2, told, f"hpcmemory://{name}")
     found = _SOCKETS.get((os.getpid(), where))
     if found is None:
         found = _SOCKETS[os.getpid(), where] = SocketFiles(where)

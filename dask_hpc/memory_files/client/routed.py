@@ -8,7 +8,10 @@ from typing import Any
 
 from dask_hpc.memory_files.client.direct import DirectFiles
 from dask_hpc.memory_files.port import FilesPort, How, split
-from dask_hpc.memory_files.socket import SERVED, SocketFiles, socket_of
+from dask_hpc.memory_files.socket import SERVED, ProxyGone, SocketFiles, socket_of
+
+#: what may be asked twice
+_AGAIN = {"info", "list", "below", "places", "settings", "systems"}
 
 
 class RoutedFiles:
@@ -24,22 +27,37 @@ class RoutedFiles:
     async def do(self, steps: Sequence[Mapping[str, Any]]) -> list[Any]:
         """What the scheduler says of names. Raises the first error, when all is done."""
         way = await self._way(steps[0].get("fs", "")) if steps else self.direct
-        return await way.do(steps)
+        try:
+            return await way.do(steps)
+        except ProxyGone:
+            if {step["do"] for step in steps} <= _AGAIN:
+                return await self.direct.do(steps)
+            raise
 
     async def read(
         self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
     ) -> bytes:
         """Bytes of a file, all of the same version of it."""
-        return await (await self._way(split(path)[0])).read(path, begin, end, number)
+        try:
+            return await (await self._way(split(path)[0])).read(path, begin, end, number)
+        except ProxyGone:
+            return await self.direct.read(path, begin, end, number)
 
     async def write(self, path: str, data: Any, how: How = "new") -> None:
         """A whole file at once."""
-        await (await self._way(split(path)[0])).write(path, data, how)
+        try:
+            await (await self._way(split(path)[0])).write(path, data, how)
+        except ProxyGone:
+            await self.direct.write(path, data, how)
 
     async def open(self, path: str, how: How) -> tuple[int, int, int]:
         """Begin to write: see ``FilesPort``."""
         way = await self._way(split(path)[0])
-        theirs, size, gather = await way.open(path, how)
+        try:
+            theirs, size, gather = await way.open(path, how)
+        except ProxyGone:
+            way = self.direct
+            theirs, size, gather = await way.open(path, how)
         handle = next(self._numbers)
         self._handles[handle] = way, theirs
         return handle, size, gather
@@ -78,7 +96,7 @@ class RoutedFiles:
 
     def _known(self, handle: int) -> tuple[FilesPort, int]:
         if (found := self._handles.get(handle)) is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpc-memory://")
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), "hpcmemory://")
         return found
 
     async def _way(self, name: str) -> FilesPort:

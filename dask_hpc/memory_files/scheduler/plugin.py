@@ -25,7 +25,7 @@ from dask_hpc.checkpoint.scheduler.controller import Controller
 from dask_hpc.cluster.scheduler.service import Guard, Timer, context_of, guarded
 from dask_hpc.memory_files.scheduler.servers import KeepingNodes, StageOut
 from dask_hpc.memory_files.scheduler.store_level import StoreLevel
-from dask_hpc.memory_files.scheduler.table import FileTable, ServerRoom, WriteSession
+from dask_hpc.memory_files.scheduler.table import FileTable, WriteSession
 from dask_hpc.memory_files.settings import FilesSettings, check_files_name
 from dask_hpc.memory_files.socket import socket_of
 from dask_hpc.memory_files.worker.proxy import PROXY, FilesProxy
@@ -145,10 +145,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
         """What programs want of names and places, each with its answer: ``ok``, or ``error`` (number and
         path) or ``wrong`` (words)."""
         answers: list[dict[str, Any]] = []
-        rooms: dict[str, ServerRoom] = {}
         for step in steps:
             try:
-                answers.append({"ok": await self._step(owner, step, rooms)})
+                answers.append({"ok": await self._step(owner, step)})
             except OSError as error:
                 answers.append({"error": [error.errno, error.strerror, error.filename]})
             except InputError as error:
@@ -166,7 +165,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
                 self.tell("files", one)
         return answers
 
-    async def _step(self, owner: str, step: Step, rooms: dict[str, ServerRoom]) -> Any:
+    async def _step(self, owner: str, step: Step) -> Any:
         what = step["do"]
         if what == "systems":
             return sorted(self.systems)
@@ -192,9 +191,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
             case "settings":
                 return {"run": self.scheduler.id, **table.settings.as_plain()}
             case "begin":
-                return self._begin(system, owner, step, rooms)
+                return self._begin(system, owner, step)
             case "announce":
-                return self._announce(system, step, rooms)
+                return self._announce(system, step)
             case "commit":
                 return await self._commit(system, step)
             case "abandon":
@@ -208,10 +207,10 @@ class FilesPlugin(Guard, SchedulerPlugin):
     def _system(self, name: str) -> KeepingNodes:
         if (found := self.systems.get(name)) is None:
             raise OSError(
-                errno.ENOENT, "no such file system: dask_hpc.MemoryFiles makes one", f"hpc-memory://{name}"
+                errno.ENOENT, "no such file system: dask_hpc.MemoryFiles makes one", f"hpcmemory://{name}"
             )
         if self._controller() is None:
-            raise OSError(errno.EIO, "its agents are gone", f"hpc-memory://{name}")
+            raise OSError(errno.EIO, "its agents are gone", f"hpcmemory://{name}")
         return found
 
     async def _places(self, system: KeepingNodes, step: Step) -> dict[str, Any]:
@@ -235,33 +234,38 @@ class FilesPlugin(Guard, SchedulerPlugin):
     def _session(self, system: KeepingNodes, number: int) -> WriteSession:
         found = system.table.sessions.get(number)
         if found is None:
-            raise OSError(errno.ESTALE, "who opened this file is gone", f"hpc-memory://{system.table.name}")
+            raise OSError(errno.ESTALE, "who opened this file is gone", f"hpcmemory://{system.table.name}")
         return found
 
-    def _begin(
-        self, system: KeepingNodes, owner: str, step: Step, rooms: dict[str, ServerRoom]
-    ) -> dict[str, Any]:
+    def _begin(self, system: KeepingNodes, owner: str, step: Step) -> dict[str, Any]:
         """``blocks`` of a whole file may be announced at once."""
         session = system.table.begin(step["path"], step["how"], owner, time())
         found: dict[str, Any] = {"session": session.number, "size": session.file.size}
         if step.get("blocks"):
             try:
-                found["places"] = self._announce(system, {**step, "session": session.number}, rooms)
+                found["places"] = self._announce(system, {**step, "session": session.number})
             except BaseException:
                 system.table.abandon(session)
                 raise
         return found
 
-    def _announce(self, system: KeepingNodes, step: Step, rooms: dict[str, ServerRoom]) -> list[Any]:
+    def _announce(self, system: KeepingNodes, step: Step) -> list[Any]:
         session = self._session(system, step["session"])
         system.table.put(session, step.get("put", ()))
-        for agent in step.get("full", ()):
-            cast(Controller, self._controller()).blocks.full(agent)
-            rooms.clear()
-        if "room" not in rooms:
-            system.follow()
-            rooms["room"] = system.room()
-        return list(system.table.announce(session, step["blocks"], rooms["room"], step.get("full", ())))
+        blocks = cast(Controller, self._controller()).blocks
+        full, silent = step.get("full", ()), step.get("silent", ())
+        for agent in full:
+            blocks.full(agent)
+        for agent in silent:
+            blocks.silent(agent)
+        not_on = (*full, *silent)
+        try:
+            return list(system.table.announce(session, step["blocks"], system.room(bool(not_on)), not_on))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            system.follow()  # some may have become free a moment ago
+            return list(system.table.announce(session, step["blocks"], system.room(True), not_on))
 
     async def _commit(self, system: KeepingNodes, step: Step) -> list[int]:
         table = system.table
@@ -284,7 +288,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
         """Other settings from now on, for everybody."""
         try:
             system = self._system(name)
-            system.table.settings = system.table.settings.changed(changes)
+            system.change(system.table.settings.changed(changes))
         except (OSError, InputError) as error:
             return compat.refusal(error)
         plain = system.table.settings.as_plain()
@@ -334,7 +338,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             found = [one for one in system.table.below(path) if one["type"] == "file"]
             workers = sorted(compat.running_workers(self.scheduler))
             if found and not workers:
-                raise OSError(errno.EIO, "there are no workers", f"hpc-memory://{name}/{path}")
+                raise OSError(errno.EIO, "there are no workers", f"hpcmemory://{name}/{path}")
             told = StageOut(path, to, len(found))
             system.staging.append(told)
             try:
@@ -476,10 +480,17 @@ class FilesPlugin(Guard, SchedulerPlugin):
 
     async def have_settled(self, agents: Collection[str]) -> bool:
         """Until nobody is about to give these a block any more. Whether somebody was."""
+        await asyncio.gather(*(self._flush_proxy(agent) for agent in agents))
         found = False
         for system in self.systems.values():
             found |= await system.have_settled(agents)
         return found
+
+    async def _flush_proxy(self, agent: str) -> None:
+        """What is kept back there is written before it goes."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self.scheduler.rpc(agent).hpc_files_flush()
 
     def stay_after_all(self, agents: Iterable[str]) -> None:
         """They were to go, and have not."""

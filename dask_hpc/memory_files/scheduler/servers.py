@@ -16,12 +16,16 @@ from typing import Any, Literal
 from dask_hpc.checkpoint.scheduler.tenant_blocks import GivenBlock, TenantBlocks
 from dask_hpc.memory_files.scheduler.store_level import StoreLevel
 from dask_hpc.memory_files.scheduler.table import Expect, FileTable, ServerRoom, Settle, Unneeded
+from dask_hpc.memory_files.settings import FilesSettings
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.file_layout import next_to_go
 
 State = Literal["ready", "commissioning", "decommissioning"]
 _SETTLING, _LOOK = 10.0, 0.02  # seconds for blocks that are on their way, and between two looks
+_FRESH = 0.1  # seconds for which what agents said of their room is taken to be so
+#: a look at all blocks for who wants to see them takes that many seconds, or so small a share of all time
+_QUICK, _SHARE = 0.005, 0.01
 _RATES = 256  # newest operations of which the speed is known
 
 
@@ -48,6 +52,8 @@ class KeepingNodes:
         #: agents that are about to go; and, of contents that are nowhere any more, who had them
         self._leaving: set[str] = set()
         self._lost_with: dict[str, str] = {}
+        self._room, self._looked = ServerRoom({}, {}), -inf
+        self._load: tuple[float, dict[str, int]] = (-inf, {})
         #: bytes per second of the newest operations, and the mean before the last growth
         self.rates: deque[float] = deque(maxlen=_RATES)
         self.changed = -inf
@@ -94,9 +100,21 @@ class KeepingNodes:
     def _given(self, one: Expect) -> GivenBlock:
         return GivenBlock(self.owner(one.file), one.content, one.nbytes, self.table.settings.copies)
 
-    def room(self) -> ServerRoom:
-        able = self._blocks.agents()
-        return ServerRoom({one.name: one.free for one in able}, {one.name: one.domain for one in able})
+    def room(self, is_now: bool = False) -> ServerRoom:
+        """Who has room, as of a moment ago: with many agents a look at all of them takes some time."""
+        if is_now or monotonic() - self._looked > _FRESH:
+            able = self._blocks.agents()
+            free, domains = {one.name: one.free for one in able}, {one.name: one.domain for one in able}
+            self._room, self._looked = ServerRoom(free, domains), monotonic()
+        return self._room
+
+    def change(self, settings: FilesSettings) -> None:
+        """Other settings from now on, for what is there as well."""
+        before, self.table.settings = self.table.settings, settings
+        if before.copies != settings.copies:
+            for file in self.table.files.values():
+                contents = [block.content for block in file.blocks if block is not None]
+                self._blocks.want(self.owner(file.number), contents, settings.copies)
 
     async def where(self, content: str) -> tuple[list[str], str]:
         """Who has it; or with whom it was lost."""
@@ -266,9 +284,19 @@ class KeepingNodes:
             found += 1
         return max(1, found)
 
+    def _shown_load(self) -> dict[str, int]:
+        """As it was the last time it was cheap enough to look: that passes over all blocks."""
+        until, found = self._load
+        if monotonic() >= until:
+            began = monotonic()
+            found = self.load()
+            took = monotonic() - began
+            self._load = (monotonic() + (took / _SHARE if took > _QUICK else 0.0), found)
+        return {agent: found.get(agent, 0) for agent in self.table.servers}
+
     def status(self) -> dict[str, Any]:
         """As plain data."""
-        table, load = self.table, self.load()
+        table, load = self.table, self._shown_load()
         rates = list(self.rates)
         return {
             "name": table.name,

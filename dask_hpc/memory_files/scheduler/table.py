@@ -494,7 +494,7 @@ class FileTable:
         return path
 
     def _shown(self, path: str) -> str:
-        return f"hpc-memory://{self.name}/{path}".rstrip("/")
+        return f"hpcmemory://{self.name}/{path}".rstrip("/")
 
 
 def _folder_info(path: str) -> Info:

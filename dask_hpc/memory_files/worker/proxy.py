@@ -42,7 +42,11 @@ class FilesProxy(WorkerPlugin):
         self._files: DirectFiles = routed(worker).direct
         self._server: SocketServer | None = None
         self._held: int | None = None
-        self._calls: dict[str, Any] = {"hpc_files_settings": self.settings, "hpc_files_stage": self.stage}
+        self._calls: dict[str, Any] = {
+            "hpc_files_settings": self.settings,
+            "hpc_files_stage": self.stage,
+            "hpc_files_flush": self.flush,
+        }
         add_calls(worker, self._calls)
         self._work = asyncio.ensure_future(self._stand_by())
 
@@ -50,9 +54,7 @@ class FilesProxy(WorkerPlugin):
         """The worker closes, or there are no files any more. What others have opened here is sent."""
         self._work.cancel()
         if self._server is not None:
-            for file in list(self._files.handles()):
-                with suppress(OSError):
-                    await file.flush()
+            await self.flush()
             await self._server.stop()
             with suppress(OSError):
                 os.unlink(socket_of(self._run))
@@ -64,6 +66,13 @@ class FilesProxy(WorkerPlugin):
     async def settings(self, name: str, settings: Mapping[str, Any]) -> None:
         """Those of a file system are these from now on."""
         self._files.know(name, settings)
+
+    async def flush(self) -> None:
+        """What is kept back here is written."""
+        for file in list(self._files.handles()):
+            if file.is_shown:
+                with suppress(OSError):
+                    await file.flush()
 
     async def stage(self, path: str, to: str) -> dict[str, Any]:
         """Write a file to a store, or without a path remove it there; what went wrong, if so."""
