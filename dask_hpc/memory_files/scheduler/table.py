@@ -242,6 +242,8 @@ class FileTable:
             raise _error(errno.ENOTDIR, self._shown(to))
         if self._folders.get(to):
             raise _error(errno.ENOTEMPTY, self._shown(to))
+        for one in self.below(path):  # all of it, or nothing
+            self._checked(to + one["name"][len(path) :])
         self._make_folders(to)
         for name in list(self._folders[path]):
             self.rename(_joined(path, name), _joined(to, name))
