@@ -338,6 +338,11 @@ class FileTable:
                 raise _error(errno.EEXIST, self._shown(file.path))
             self._make_folders(file.path.rpartition("/")[0])
             self._enter(file, file.path)
+        if file.is_gone:  # somebody removed it meanwhile; others may still write it, too
+            self._give_up_put(session)
+            if ends:
+                self.abandon(session)
+            return file
         for number, block in session.put.items():
             file.blocks += [None] * (number + 1 - len(file.blocks))
             self._set(file, number, block)
@@ -350,9 +355,6 @@ class FileTable:
         del file.blocks[needed:]
         file.version += 1
         file.modified = now
-        if file.is_gone:  # somebody removed it meanwhile
-            self.out.append(Unneeded(file.number))
-            file.blocks = []
         if ends:
             self.abandon(session)
         return file
@@ -363,9 +365,7 @@ class FileTable:
             return
         for number in list(session.expected):
             self._expected_no_longer(session, number)
-        unused = tuple(block.content for block in session.put.values())
-        if unused:
-            self.out.append(Unneeded(session.file.number, unused))
+        self._give_up_put(session)
 
     def owner_is_gone(self, owner: str) -> int:
         """Whoever that was writes no more. How many files it was writing."""
@@ -431,6 +431,12 @@ class FileTable:
             self.out += [Settle(expected, ()), Unneeded(expected.file, (expected.content,))]
         elif (block := session.put.pop(number, None)) is not None:
             self.out.append(Unneeded(session.file.number, (block.content,)))
+
+    def _give_up_put(self, session: WriteSession) -> None:
+        unused = tuple(block.content for block in session.put.values())
+        session.put = {}
+        if unused:
+            self.out.append(Unneeded(session.file.number, unused))
 
     def _set(self, file: ScratchFile, number: int, block: FileBlock | None) -> None:
         before = file.blocks[number]
