@@ -84,6 +84,8 @@ class OpenFile:
         view = memoryview(data).cast("B")
         async with self._lock:
             self._raise()
+            if not view.nbytes:  # it makes no file larger
+                return
             for number, begin, piece in self._pieces(at, view):
                 block = self._dirty.get(number)
                 if block is None:
