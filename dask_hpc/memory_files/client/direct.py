@@ -349,14 +349,25 @@ class DirectFiles:
 
     async def read_sent(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
         """What all see of it."""
-        began, (name, rest) = perf_counter(), split(path)
-        step = {"do": "places", "fs": name, "path": rest, "begin": begin, "end": end}
+        step = {"do": "places", "fs": split(path)[0], "path": split(path)[1], "begin": begin, "end": end}
+        return await self._read(path, step)
+
+    async def read_of(self, path: str, session: int, begin: int, end: int, put: Sequence[Any]) -> bytes:
+        """What whoever writes it has, as far as it was sent: by whatever path it is now."""
+        step = {
+            "do": "places", "fs": split(path)[0], "path": split(path)[1], "begin": begin, "end": end,
+            "session": session, "put": put,
+        }  # fmt: skip
+        return await self._read(path, step)
+
+    async def _read(self, path: str, step: Mapping[str, Any]) -> bytes:
+        began, name, begin, end = perf_counter(), step["fs"], step["begin"], step["end"]
         for tried in range(1, _TRIES + 1):
             (places,) = await self.do([step])
             size, stop = places["block"], places["size"]
             stop = stop if end is None else min(end, stop)
             try:
-                found = await self._fetch(places, path)
+                found = await self._fetch(places, path, tried - 1)
             except _Moved as error:
                 if tried == _TRIES:
                     raise OSError(errno.EIO, str(error), f"hpc-memory://{path}") from None
@@ -367,15 +378,17 @@ class DirectFiles:
             return await asyncio.to_thread(b"".join, views) if stop - begin > QUICK else b"".join(views)
         raise AssertionError("unreachable")
 
-    async def _fetch(self, places: Mapping[str, Any], path: str) -> dict[int, memoryview]:
-        """The bytes of blocks by number. Raises ``_Moved`` if some are not where they were."""
+    async def _fetch(self, places: Mapping[str, Any], path: str, turn: int) -> dict[int, memoryview]:
+        """The bytes of blocks by number, in each turn from another agent that has them. Raises ``_Moved`` if
+        some are not where they were."""
         by_agent: dict[str, list[tuple[int, str]]] = {}
         for number, content, where, lost in places["blocks"]:
             if content and not where:
                 text = f"block {number} was lost with {lost}, and had no copy (copies=1 keeps one more)"
                 raise FileNotFoundError(errno.ENOENT, text, f"hpc-memory://{path}")
             if content:
-                agent = self._reach.me if self._reach.me in where else where[number % len(where)]
+                is_here = not turn and self._reach.me in where
+                agent = self._reach.me if is_here else where[(number + turn) % len(where)]
                 by_agent.setdefault(agent, []).append((number, content))
         found: dict[int, memoryview] = {}
         await asyncio.gather(*(self._from(agent, some, found) for agent, some in by_agent.items()))

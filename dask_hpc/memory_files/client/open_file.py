@@ -35,7 +35,9 @@ class BlockSender(Protocol):
 
     async def fetch(self, content: str, agents: Sequence[str]) -> bytes: ...
 
-    async def read_sent(self, path: str, begin: int = 0, end: int | None = None) -> bytes: ...
+    async def read_of(
+        self, path: str, session: int, begin: int, end: int, put: Sequence[Any]
+    ) -> bytes: ...
 
 
 class OpenFile:
@@ -145,8 +147,9 @@ class OpenFile:
             self._raise()
             await self._send(is_all=True)
             await self._wait(0)
-            put, self._put = self._put, []
+            put = list(self._put)
             await self._sender.commit(self.name, self.session, self.size, put, ends, self._cuts)
+            self._is_told(put)
             self._base, self._cuts = self.size, False
 
     def _pieces(self, at: int, view: memoryview) -> list[tuple[int, int, memoryview]]:
@@ -164,14 +167,17 @@ class OpenFile:
         for known in (self._dirty, self._sending):
             if number in known:
                 return known[number]
+        begin, end = number * self._block, self._base
         if number in self._sent:
             content, agents = self._sent[number]
             with suppress(OSError):  # it may have moved since
                 return await self._sender.fetch(content, agents)
-        begin = number * self._block
-        if begin >= self._base:
+            end = self.size
+        if begin >= end:
             return b""
-        return await self._sender.read_sent(self.path, begin, min(self._base, begin + self._block))
+        # By the path there may be another one by now.
+        end = min(end, begin + self._block)
+        return await self._sender.read_of(self.path, self.session, begin, end, list(self._put))
 
     async def _send(self, is_all: bool) -> None:
         """Give what was gathered to agents; without ``is_all`` full blocks alone, if there is one."""
@@ -189,24 +195,27 @@ class OpenFile:
             await self._wait(_BEHIND)
 
     async def _give(self, data: Mapping[int, bytes]) -> None:
-        put, self._put = self._put, []
         try:
             if sum(map(len, data.values())) > self._block:
                 blocks = await asyncio.to_thread(self._made, data)
             else:
                 blocks = self._made(data)
+            put = list(self._put)
             places = await self._sender.announce(self.name, self.session, blocks, put)
-            put = []
+            self._is_told(put)
             there = await self._sender.send(self.name, self.session, blocks, places)
         except Exception as error:
             self._wrong = error
-            self._put += put
             return
         for number, _, agents in there:
             if self._sending.get(number) is data[number]:
                 del self._sending[number]
                 self._sent[number] = (blocks[number].content, agents)
         self._put += there
+
+    def _is_told(self, put: Sequence[Any]) -> None:
+        told = set(map(id, put))
+        self._put = [one for one in self._put if id(one) not in told]
 
     def _made(self, data: Mapping[int, bytes]) -> dict[int, Block]:
         return {number: self._sender.made(one, self._settings) for number, one in data.items()}

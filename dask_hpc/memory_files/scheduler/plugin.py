@@ -181,19 +181,30 @@ class FilesPlugin(Guard, SchedulerPlugin):
         return found
 
     async def _places(self, system: KeepingNodes, step: Step) -> dict[str, Any]:
-        """Who has the blocks between two places of a file; all that nobody has with who had it."""
-        file, size = system.table.file(step["path"]), system.table.settings.block
-        begin, end = step.get("begin", 0), step.get("end")
-        end = file.size if end is None else min(end, file.size)
+        """Who has the blocks between two places of a file; all that nobody has with who had it. For a
+        ``session`` what it has given, and all the rest of its file, whatever has its path."""
+        table, size, begin, given = system.table, system.table.settings.block, step.get("begin", 0), {}
+        if "session" in step:
+            session = self._session(system, step["session"])
+            table.put(session, step["put"])
+            system.follow()
+            file, given, length = session.file, session.put, step["end"]
+            if file.is_gone:
+                raise OSError(errno.ENOENT, "somebody removed it", f"hpc-memory://{table.name}/{file.path}")
+        else:
+            file = table.file(step["path"])
+            length = file.size
+        end = length if step.get("end") is None else min(step["end"], length)
         version, blocks = [file.number, file.version], []
-        for number in range(begin // size, -(-end // size)):
-            block = file.blocks[number] if number < len(file.blocks) else None
+        wanted = range(begin // size, -(-end // size))
+        there = [given.get(one) or (file.blocks[one] if one < len(file.blocks) else None) for one in wanted]
+        for number, block in zip(wanted, there, strict=True):  # others may write while we wait
             if block is None:
                 blocks.append([number, "", [], ""])
             else:
                 where, lost = await system.where(block.content)
                 blocks.append([number, block.content, where, lost])
-        return {"version": version, "size": file.size, "block": size, "blocks": blocks}
+        return {"version": version, "size": length, "block": size, "blocks": blocks}
 
     def _session(self, system: KeepingNodes, number: int) -> WriteSession:
         found = system.table.sessions.get(number)
