@@ -219,6 +219,9 @@ class Tenant(Protocol):
     def lost(self, agent: str, contents: Sequence[str]) -> None:
         """An agent is gone, and had these."""
 
+    def announced(self, agents: Collection[str]) -> Mapping[str, Collection[str]]:
+        """These are about to go, and nothing more is announced for them. What they still expect."""
+
     def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
         """These are about to go. By content, who is to have what they have."""
 

@@ -9,7 +9,7 @@ few seconds all is looked at, a few hundred keys at a time: Dask moves results w
 """
 
 import asyncio
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -286,6 +286,7 @@ async def pushed(
 
 _LOOK = 5.0  # seconds between looks at everything
 _SHARE = 0.01  # of the scheduler's time that they may take
+_ANNOUNCED = 5.0  # seconds in which what was announced comes
 _LOOKED_AT = 512  # contents that are looked at before others may work
 _FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds before what found no room is tried again
 
@@ -517,11 +518,35 @@ class CopyKeeper:
             told += f"; for what is on {', '.join(stay)} there is no room elsewhere"
         return found, told
 
+    async def _what_was_announced(self, leaving: Collection[str]) -> None:
+        """Until these agents have what others are giving them, whether those have said so or not; for a few
+        seconds at most."""
+        clock, catalogue = asyncio.get_running_loop().time, self._context.catalogue
+        until = clock() + _ANNOUNCED
+        while True:
+            missing: dict[str, set[str]] = {}
+            for tenant in self._context.tenants:
+                for agent, contents in tenant.announced(leaving).items():
+                    left = set(contents) - catalogue.on(agent).keys()
+                    if left and agent in self._agents:
+                        missing.setdefault(agent, set()).update(left)
+            for agent, contents in missing.items():
+                with suppress(OSError):
+                    for content in contents.intersection(
+                        await self._context.scheduler.rpc(agent).hpc_agent_contents()
+                    ):
+                        catalogue.add(content, agent)
+            missing = {one: left - catalogue.on(one).keys() for one, left in missing.items()}
+            if not any(missing.values()) or clock() > until:
+                return
+            await asyncio.sleep(_PAUSE)
+
     async def drain(self, agents: Iterable[str]) -> None:
         """These are about to leave: make sure that others have as many copies of all that they have."""
         leaving = set(agents)
         try:
             with self._agents.without(leaving):
+                await self._what_was_announced(leaving)
                 if not any(map(self._context.catalogue.on, leaving)):
                     return
                 hints: dict[str, str] = {}

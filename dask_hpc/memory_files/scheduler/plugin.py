@@ -385,6 +385,14 @@ class FilesPlugin(Guard, SchedulerPlugin):
             if more := system.lost_blocks - before:
                 self.tell("files", f"{system.table.name}: {more} blocks were lost with {agent}")
 
+    def announced(self, agents: Collection[str]) -> Mapping[str, Collection[str]]:
+        """These are about to go: new blocks go to others. Contents that somebody is about to give them."""
+        found: dict[str, set[str]] = {}
+        for system in self.systems.values():
+            for agent, contents in system.announced(agents).items():
+                found.setdefault(agent, set()).update(contents)
+        return found
+
     def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
         """These are about to go: new blocks go to others. By content, who is to have what they have."""
         hints: dict[str, str] = {}

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from dask_hpc.checkpoint.scheduler.tenant_blocks import GivenBlock, TenantBlocks
-from dask_hpc.memory_files.scheduler.table import Expect, FileTable, Unneeded, ServerRoom, Settle
+from dask_hpc.memory_files.scheduler.table import Expect, FileTable, ServerRoom, Settle, Unneeded
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.file_layout import next_to_go
@@ -150,6 +150,17 @@ class KeepingNodes:
             made = await self._blocks.move(theirs, [source], stays=True)
             moved += made.moved
         return f"{self.table.name}: {show_large(moved, 'B')} went to new servers"
+
+    def announced(self, agents: Collection[str]) -> Mapping[str, Collection[str]]:
+        """These are about to go: new blocks go to others. Contents that somebody is about to give them."""
+        self._leaving.update(agents)
+        self.find_servers()
+        found: dict[str, list[str]] = {}
+        for session in self.table.sessions.values():
+            for one in session.expected.values():
+                for agent in one.agents:
+                    found.setdefault(agent, []).append(one.content)
+        return {agent: found[agent] for agent in agents if agent in found}
 
     def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
         """These are about to go: new blocks go to others. By content, who is to have theirs."""
