@@ -56,6 +56,8 @@ class OpenFile:
         #: bytes that others have of it
         self._base = 0 if is_new else size
         self._cuts = is_new
+        #: blocks that were cut off, and are zeros if it grows again: the first one, and the one behind the last
+        self._cut_off: tuple[int, int] | None = None
         #: by number: what is not sent, what is on its way, and where the rest went
         self._dirty: dict[int, bytearray] = {}
         self._sending: dict[int, bytes] = {}
@@ -121,6 +123,8 @@ class OpenFile:
             for known in (self._dirty, self._sent):
                 for one in [one for one in known if one >= first]:
                     del known[one]
+            begin, end = self._cut_off or (first, first)
+            self._cut_off = min(begin, first), max(end, -(-self.size // self._block))
             self.size = size
             self._base = min(self._base, size)
             self._cuts = True
@@ -145,12 +149,20 @@ class OpenFile:
                 self._timer.cancel()
                 self._timer = None
             self._raise()
+            self._fill()
             await self._send(is_all=True)
             await self._wait(0)
             put = list(self._put)
             await self._sender.commit(self.name, self.session, self.size, put, ends, self._cuts)
             self._is_told(put)
-            self._base, self._cuts = self.size, False
+            self._base, self._cuts, self._cut_off = self.size, False, None
+
+    def _fill(self) -> None:
+        """What was cut off is not there again when it has grown since."""
+        begin, end = self._cut_off or (0, 0)
+        for number in range(begin, min(end, -(-self.size // self._block))):
+            if not any(number in known for known in (self._dirty, self._sending, self._sent)):
+                self._dirty[number] = bytearray(1)  # the rest of a block reads as zeros
 
     def _pieces(self, at: int, view: memoryview) -> list[tuple[int, int, memoryview]]:
         """Of each block its number, where in it, and what."""
