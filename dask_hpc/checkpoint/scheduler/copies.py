@@ -518,26 +518,28 @@ class CopyKeeper:
             told += f"; for what is on {', '.join(stay)} there is no room elsewhere"
         return found, told
 
-    async def _what_was_announced(self, leaving: Collection[str]) -> None:
-        """Until these agents have what others are giving them, whether those have said so or not; for a few
-        seconds at most."""
+    async def _what_is_on_its_way(self, leaving: Collection[str]) -> None:
+        """Until these agents have what they were asked to take, and what others are giving them, whether those
+        have said so or not; for a while at most."""
         clock, catalogue = asyncio.get_running_loop().time, self._context.catalogue
-        until = clock() + _ANNOUNCED
+        begun = clock()
         while True:
-            missing: dict[str, set[str]] = {}
+            announced: dict[str, set[str]] = {agent: set() for agent in leaving if agent in self._agents}
             for tenant in self._context.tenants:
                 for agent, contents in tenant.announced(leaving).items():
-                    left = set(contents) - catalogue.on(agent).keys()
-                    if left and agent in self._agents:
-                        missing.setdefault(agent, set()).update(left)
-            for agent, contents in missing.items():
-                with suppress(OSError):
-                    for content in contents.intersection(
-                        await self._context.scheduler.rpc(agent).hpc_agent_contents()
-                    ):
-                        catalogue.add(content, agent)
-            missing = {one: left - catalogue.on(one).keys() for one, left in missing.items()}
-            if not any(missing.values()) or clock() > until:
+                    announced.get(agent, set()).update(contents)
+            coming, nbytes = False, 0.0
+            for agent, contents in announced.items():
+                given = sum(catalogue.contents[one].nbytes for one in contents if one in catalogue.contents)
+                nbytes += max(0.0, self._agents.promised(agent) - given)
+                if left := contents - catalogue.on(agent).keys():
+                    with suppress(OSError):
+                        found = await self._context.scheduler.rpc(agent).hpc_agent_contents()
+                        for content in left.intersection(found):
+                            catalogue.add(content, agent)
+                    coming = coming or not left <= catalogue.on(agent).keys()
+            took = clock() - begun
+            if not (coming and took < _ANNOUNCED) and not (nbytes and took < _PATIENCE):
                 return
             await asyncio.sleep(_PAUSE)
 
@@ -546,7 +548,7 @@ class CopyKeeper:
         leaving = set(agents)
         try:
             with self._agents.without(leaving):
-                await self._what_was_announced(leaving)
+                await self._what_is_on_its_way(leaving)
                 if not any(map(self._context.catalogue.on, leaving)):
                     return
                 hints: dict[str, str] = {}
