@@ -454,23 +454,27 @@ class Storm:
         self.cluster.kill(name)
         for path in list(self.files) if not self.copies else ():
             lost = [one is not None and one.content in there for one in blocks[path]]
-            await self._check_what_is_left(path, lost, address)
-            if any(lost):
+            if await self._is_lost(path, lost, address):
                 self.say("lost", path, lost)
                 self.losses += 1
                 await self.port.do([{"do": "remove", "fs": "scratch", "path": path, "recursive": False}])
                 del self.files[path]
 
-    async def _check_what_is_left(self, path, lost, address):
-        data = self.files[path].data
+    async def _is_lost(self, path, lost, address):
+        """Whether some of a file is. Blocks that are not dealt in turn may be on their way to who dies."""
+        data, found = self.files[path].data, False
+        is_moving = self.system.table.settings.dealing != "round-robin"
         for number, is_lost in enumerate(lost):
             begin, end = number * BLOCK, min(len(data), (number + 1) * BLOCK)
             try:
                 same(await self.port.read_sent(self.path(path), begin, end), data[begin:end], path)
                 assert not is_lost, f"block {number} of {path} is back from the dead"
             except FileNotFoundError as error:
-                assert is_lost and f"block {number} was lost with {address}" in str(error), error
+                found = True
+                assert is_lost or is_moving, error
+                assert f"block {number} was lost with {address}," in str(error), error
                 assert error.filename == f"hpc-memory://{self.path(path)}"
+        return found
 
     async def wait(self):
         await asyncio.sleep(self.random.choice((0.001, 0.01, 0.1, 1.0)))
