@@ -217,14 +217,15 @@ class DirectFiles:
 
     async def _put(
         self, block: Block, agents: Sequence[str], is_alone: bool
-    ) -> tuple[list[str], list[str], str]:
-        """Give a block to agents. Who has it, who is full or does not answer, and why."""
+    ) -> tuple[list[str], set[str], set[str], str]:
+        """Give a block to agents. Who has it, who is full, who does not answer, and why."""
         letters = [self._letters.setdefault(one, _Letters(self._reach, one)) for one in agents]
         async with self._window.room(block.nbytes):
             said = await asyncio.gather(*(one.put(block, is_alone) for one in letters))
         there = [one for one, answer in zip(agents, said, strict=True) if "content" in answer]
         why = next((str(one.get("full") or one.get("error")) for one in said if "content" not in one), "")
-        return there, [one for one in agents if one not in there], why
+        full = {one for one, answer in zip(agents, said, strict=True) if "full" in answer}
+        return there, full, set(agents) - set(there) - full, why
 
     async def send(
         self, name: str, session: int, blocks: Mapping[int, Block], places: Mapping[int, Sequence[str]]
@@ -234,14 +235,16 @@ class DirectFiles:
         settings = self._settings[name]
         there: dict[int, list[str]] = {}
         left = dict(places)
-        refused: set[str] = set()
-        for _ in range(_TRIES):
+        full: set[str] = set()
+        silent: set[str] = set()
+        for tried in range(1, _TRIES + 1):
             said = await asyncio.gather(
                 *(self._put(blocks[one], left[one], not settings.batch) for one in left)
             )
             again = []
-            for number, (have, full, _) in zip(list(left), said, strict=True):
-                refused.update(full)
+            for number, (have, refuse, do_not_answer, _) in zip(list(left), said, strict=True):
+                full |= refuse
+                silent |= do_not_answer
                 if have:  # where copies are missing, they are made later
                     there[number] = have
                 else:
@@ -249,13 +252,26 @@ class DirectFiles:
             if not again:
                 return [[one, blocks[one].content, there[one]] for one in sorted(there)]
             step = {
-                "do": "announce", "fs": name, "session": session, "full": sorted(refused),
+                "do": "announce", "fs": name, "session": session,
+                "full": sorted(full), "not_on": sorted(full | silent),
                 "blocks": [[one, blocks[one].content, blocks[one].nbytes] for one in again],
                 "put": [[one, blocks[one].content, have] for one, have in there.items()],
             }  # fmt: skip
-            (found,) = await self.do([step])
-            left = dict(zip(again, found, strict=True))
-        raise OSError(errno.EIO, f"no agent took it: {said[0][2]}", f"hpc-memory://{name}")
+            left = dict(zip(again, await self._elsewhere(step, tried if silent else _TRIES), strict=True))
+        raise OSError(errno.EIO, f"no agent took it: {said[0][3]}", f"hpc-memory://{name}")
+
+    async def _elsewhere(self, step: Mapping[str, Any], tried: int) -> list[Any]:
+        """Who takes blocks that were not taken. If all that could have died, others take their place when the
+        scheduler hears of it."""
+        while True:
+            try:
+                (found,) = await self.do([step])
+                return list(found)
+            except OSError as error:
+                if error.errno != errno.ENOSPC or tried >= _TRIES:
+                    raise
+            await asyncio.sleep(pause(tried))
+            tried += 1
 
     async def announce(
         self, name: str, session: int, blocks: Mapping[int, Block], put: Sequence[Any]

@@ -35,9 +35,7 @@ class BlockSender(Protocol):
 
     async def fetch(self, content: str, agents: Sequence[str]) -> bytes: ...
 
-    async def read_of(
-        self, path: str, session: int, begin: int, end: int, put: Sequence[Any]
-    ) -> bytes: ...
+    async def read_of(self, path: str, session: int, begin: int, end: int, put: Sequence[Any]) -> bytes: ...
 
 
 class OpenFile:
@@ -56,7 +54,7 @@ class OpenFile:
         #: bytes that others have of it
         self._base = 0 if is_new else size
         self._cuts = is_new
-        #: blocks that were cut off, and are zeros if it grows again: the first one, and the one behind the last
+        #: blocks that were cut off, and are zeros if it grows again: the first one, and the end of them
         self._cut_off: tuple[int, int] | None = None
         #: by number: what is not sent, what is on its way, and where the rest went
         self._dirty: dict[int, bytearray] = {}

@@ -235,7 +235,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
         if "room" not in rooms:
             system.follow()
             rooms["room"] = system.room()
-        return list(system.table.announce(session, step["blocks"], rooms["room"], step.get("full", ())))
+        return list(system.table.announce(session, step["blocks"], rooms["room"], step.get("not_on", ())))
 
     async def _commit(self, system: KeepingNodes, step: Step) -> list[int]:
         table = system.table
