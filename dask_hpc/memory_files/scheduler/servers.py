@@ -34,6 +34,8 @@ class KeepingNodes:
         self._resizing = asyncio.Lock()
         #: agents that are about to go; and, of contents that are nowhere any more, who had them
         self._leaving: set[str] = set()
+        #: nodes that are given up just now
+        self._going: set[str] = set()
         self._lost_with: dict[str, str] = {}
         #: bytes per second of the newest operations, and the mean before the last growth
         self.rates: deque[float] = deque(maxlen=_RATES)
@@ -122,9 +124,8 @@ class KeepingNodes:
         """Have as many nodes as are wanted, of those that there are. Whether anything changed."""
         there = self.nodes(self.known)
         kept = [name for name in self.nodes() if name in there]
-        nodes = (kept + [name for name in there if name not in kept])[: self.wanted]
-        if self.is_shrinking:
-            nodes = kept
+        others = [name for name in there if name not in kept and name not in self._going]
+        nodes = (kept + others or list(there))[: self.wanted]
         servers = tuple(agent for name in nodes for agent in there[name])
         if servers == self.table.servers:
             return False
@@ -189,17 +190,19 @@ class KeepingNodes:
         return f"; {missing} more when they come" if missing > 0 else ""
 
     async def _shrink(self, nodes: int, drain: float) -> str:
-        stay, load, going = self.nodes(), self.load(), []
+        stay, load = self.nodes(), self.load()
+        left: dict[str, list[str]] = {}
         while len(stay) > nodes:
             by_node = {name: sum(load[one] for one in agents) for name, agents in stay.items()}
             name = next_to_go(by_node, list(stay))
-            going += stay.pop(name)
+            left[name] = stay.pop(name)
+        going = [one for agents in left.values() for one in agents]
         self._check_room([one for agents in stay.values() for one in agents], going, nodes)
         before = self.wanted
-        self.wanted, self.is_shrinking = nodes, True
+        self.wanted, self.is_shrinking, self._going = nodes, True, set(left)
         try:
             self._set(tuple(one for agents in stay.values() for one in agents))
-            moved, left = 0, 0
+            moved, stayed = 0, 0
             until = monotonic() + drain
             for agent in going:
                 while True:
@@ -210,13 +213,14 @@ class KeepingNodes:
                     if not self._expects(agent) or monotonic() > until:
                         break
                     await asyncio.sleep(0.05)  # somebody is giving it a block that was announced before
-                left += len(self._ours(agent))
+                stayed += len(self._ours(agent))
         except BaseException:
             self.wanted = before
             raise
         finally:
-            self.is_shrinking = False
-        some = f"; {left} blocks found no room elsewhere, and stay until they do" if left else ""
+            self.is_shrinking, self._going = False, set()
+        self.find_servers()  # some of those that were to stay may have gone meanwhile
+        some = f"; {stayed} blocks found no room elsewhere, and stay until they do" if stayed else ""
         return f"{self.table.name}: {nodes} nodes; {show_large(moved, 'B')} moved{some}"
 
     def _expects(self, agent: str) -> bool:
