@@ -449,7 +449,8 @@ class Storm:
         address = self.cluster.workers[name].address
         self.say("dies", name, address)
         self.deaths += 1
-        there = set(self.system._blocks.on(address))
+        held = self.system._blocks
+        there = {one for one in held.on(address) if set(held.where(one)) == {address}}
         blocks = {path: file.blocks for path, file in self.system.table.files.items()}
         self.cluster.kill(name)
         for path in list(self.files) if not self.copies else ():
