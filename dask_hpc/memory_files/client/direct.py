@@ -8,7 +8,7 @@ Many things that are asked in the same moment go in one message, and so do small
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -32,6 +32,7 @@ _MESSAGE = 8 * 2**20  # bytes that go to an agent at once
 _WINDOW = 64 * 2**20  # bytes of a file on their way
 _GATHER = 2**18
 _RATES = 64
+_LOOK = 1.0  # seconds after which we ask whether an agent is still there that has not answered
 _FRESH = 1.0  # seconds for which settings are taken to be as they were
 
 
@@ -51,6 +52,20 @@ class Reach:
     def agent(self, address: str) -> Any:
         """What calls an agent: another one, or that of this very worker."""
         return self._server.rpc(address)
+
+    async def unless_gone(self, address: str, work: Coroutine[Any, Any, Any]) -> Any:
+        """What comes of a call to an agent. Dask tries for half a minute to reach a dead one: then it is
+        a ``ConnectionError`` as soon as the scheduler knows of it."""
+        task, wait = asyncio.ensure_future(work), _LOOK
+        try:
+            while not (await asyncio.wait([task], timeout=wait))[0]:
+                (said,) = await self.ask("hpc_files_do", owner=self.me, steps=[{"do": "agents"}]) or [None]
+                if said is not None and address not in unpack(said):
+                    raise ConnectionError(f"{address} is gone")
+                wait *= 2
+            return task.result()
+        finally:
+            task.cancel()
 
 
 @dataclass(slots=True)
@@ -99,8 +114,8 @@ class _Letters:
         parts = [piece for block in blocks for piece in block.pieces]
         try:
             rpc = self._reach.agent(self._agent)
-            said = await rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
-            found: list[dict[str, Any]] = an_answer(said)
+            call = rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
+            found: list[dict[str, Any]] = an_answer(await self._reach.unless_gone(self._agent, call))
             return found
         except (OSError, TimeoutError) as error:
             return [{"error": f"{type(error).__name__}: {error}"}] * len(blocks)
@@ -419,7 +434,11 @@ class DirectFiles:
             into[some[place][0]] = found
 
         stream = Stream(self._reach.agent(agent), came, window=self._window)
-        await stream.run([{"content": content} for _, content in some])
+        work = stream.run([{"content": content} for _, content in some])
+        try:
+            await self._reach.unless_gone(agent, work)
+        except ConnectionError as error:
+            raise _Moved(str(error)) from None
 
     async def stage(self, path: str, to: str) -> int:
         """Write a file to a store: whole, or not at all. How many bytes."""

@@ -136,6 +136,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
         what = step["do"]
         if what == "systems":
             return sorted(self.systems)
+        if what == "agents":
+            controller = self._controller()
+            return controller.blocks.known() if controller is not None else []
         system = self._system(step["fs"])
         table = system.table
         match what:
