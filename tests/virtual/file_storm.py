@@ -13,8 +13,10 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import contextmanager
 from unittest import mock
 
+import dask
 import virtual_cluster
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -488,11 +490,19 @@ def same(found, wanted, what):
         raise AssertionError(f"{what}: {len(found)} bytes, not {len(wanted)}; they differ at {at}")
 
 
-class _NoProxy:
-    """A virtual cluster has no sockets."""
+@contextmanager
+def without_sockets():
+    """A virtual cluster has none, so workers are no proxies; and there is a place for their files."""
 
-    async def stand_by(self):
+    async def stand_by(plugin):
         pass
+
+    with (
+        mock.patch.object(FilesProxy, "_stand_by", stand_by),
+        tempfile.TemporaryDirectory() as disk,
+        dask.config.set({"hpc.checkpoint.disk": disk}),
+    ):
+        yield
 
 
 def storm(random, steps=25):
@@ -516,13 +526,9 @@ def storm(random, steps=25):
         return found
 
     try:
-        with (
-            mock.patch.object(FilesProxy, "_stand_by", _NoProxy.stand_by),
-            tempfile.TemporaryDirectory() as disk,
-        ):
-            config = CONFIG | {"hpc.checkpoint.disk": disk}
+        with without_sockets():
             workers = random.randint(3, 5)
-            return virtual_cluster.run(main, random.randint(0, 99), workers=workers, config=config)
+            return virtual_cluster.run(main, random.randint(0, 99), workers=workers, config=CONFIG)
     except BaseException as error:
         if "storm" in state:
             error.add_note("\n".join(state["storm"].log))

@@ -276,8 +276,8 @@ class DirectFiles:
         raise OSError(errno.EIO, f"no agent took it: {said[0][3]}", f"hpc-memory://{name}")
 
     async def _elsewhere(self, step: Mapping[str, Any], tried: int) -> list[Any]:
-        """Who takes blocks that were not taken. If all that could have died, others take their place when the
-        scheduler hears of it."""
+        """Who takes blocks that were not taken. If nobody is left, who did not answer is asked once more; if
+        it has died, others take its place when the scheduler hears of it."""
         while True:
             try:
                 (found,) = await self.do([step])
@@ -286,7 +286,7 @@ class DirectFiles:
                 if error.errno != errno.ENOSPC or tried >= _TRIES:
                     raise
             await asyncio.sleep(pause(tried))
-            tried += 1
+            step, tried = {**step, "not_on": step["full"]}, tried + 1
 
     async def announce(
         self, name: str, session: int, blocks: Mapping[int, Block], put: Sequence[Any]

@@ -69,6 +69,8 @@ class KeepingNodes:
                     self._blocks.expect(self._given(one), one.agents)
                 case Settle(expected, there):
                     self._blocks.settle(self._given(expected), expected.agents, there)
+                    if there and not self._blocks.where(expected.content):  # it died meanwhile
+                        self._lost_with[expected.content] = ", ".join(map(self._named, there))
                     settled.append(expected.content)
                 case Unneeded(file, contents):
                     for content in contents or ():
@@ -93,10 +95,16 @@ class KeepingNodes:
     def lost(self, agent: str, contents: Iterable[str]) -> None:
         """An agent is gone, and had these."""
         self._leaving.discard(agent)
-        node = self._blocks.node_of(agent)
+        given = {block.content for one in self.table.sessions.values() for block in one.put.values()}
         for content in contents:
-            if self.table.whose(content) is not None and not self._blocks.where(content):
-                self._lost_with[content] = f"{node} ({agent})" if node != agent else agent
+            is_ours = self.table.whose(content) is not None or content in given
+            if is_ours and not self._blocks.where(content):
+                self._lost_with[content] = self._named(agent)
+
+    def _named(self, agent: str) -> str:
+        """For a reader: an agent, and on which node it is."""
+        node = self._blocks.node_of(agent)
+        return f"{node} ({agent})" if node != agent else agent
 
     @property
     def lost_blocks(self) -> int:
