@@ -37,6 +37,8 @@ class KeepingNodes:
         #: nodes that are given up just now
         self._going: set[str] = set()
         self._lost_with: dict[str, str] = {}
+        #: of agents that are there or were, which node: of one that died nobody else knows
+        self._node_of: dict[str, str] = {}
         #: bytes per second of the newest operations, and the mean before the last growth
         self.rates: deque[float] = deque(maxlen=_RATES)
         self.changed = -inf
@@ -102,14 +104,14 @@ class KeepingNodes:
                 self._lost_with[content] = self._named(agent)
 
     def _named(self, agent: str) -> str:
-        """For a reader: an agent, and on which node it is."""
-        node = self._blocks.node_of(agent)
+        """For a reader: an agent, and on which node it is, or was."""
+        node = self._node_of.get(agent, agent)
         return f"{node} ({agent})" if node != agent else agent
 
     @property
     def lost_blocks(self) -> int:
-        """How many blocks nobody has any more."""
-        return len(self._lost_with)
+        """How many blocks nobody has any more; what was on a disk may have come back."""
+        return sum(not self._blocks.where(content) for content in self._lost_with)
 
     @property
     def known(self) -> list[str]:
@@ -131,6 +133,7 @@ class KeepingNodes:
     def find_servers(self) -> bool:
         """Have as many nodes as are wanted, of those that there are. Whether anything changed."""
         there = self.nodes(self.known)
+        self._node_of.update((agent, name) for name, agents in there.items() for agent in agents)
         kept = [name for name in self.nodes() if name in there]
         others = [name for name in there if name not in kept and name not in self._going]
         nodes = (kept + others or list(there))[: self.wanted]
