@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from time import time
 from typing import Any, NamedTuple
@@ -420,7 +421,8 @@ def pickled(thing: Any) -> bytes:
 
 async def add_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
     """Give this plugin to all workers, now and later."""
-    await scheduler.register_worker_plugin(None, plugin, name, idempotent=True)
+    with suppress(OSError):  # one that was told has gone meanwhile
+        await scheduler.register_worker_plugin(None, plugin, name, idempotent=True)
 
 
 def has_worker_plugin(scheduler: Any, name: str) -> bool:
@@ -439,10 +441,11 @@ async def replace_worker_plugin(scheduler: Any, plugin: WorkerPlugin | NannyPlug
 
 async def remove_worker_plugin(scheduler: Any, name: str) -> None:
     """Take it from them."""
-    if name in scheduler.worker_plugins:
-        await scheduler.unregister_worker_plugin(None, name)
-    elif name in scheduler.nanny_plugins:
-        await scheduler.unregister_nanny_plugin(None, name)
+    with suppress(OSError):  # as above
+        if name in scheduler.worker_plugins:
+            await scheduler.unregister_worker_plugin(None, name)
+        elif name in scheduler.nanny_plugins:
+            await scheduler.unregister_nanny_plugin(None, name)
 
 
 #: by which batch systems say beforehand that they will end, preempt or suspend a job, where a site or a user

@@ -1,5 +1,5 @@
-"""Scratch files in a chain of batch jobs: a program beside the cluster writes some, they are staged out at the
-end of the job, and the next job reads them."""
+"""Scratch files in a chain of batch jobs: a program beside the cluster writes some, they are staged out at
+the end of the job, and the next job reads them."""
 
 import subprocess
 import sys

@@ -172,6 +172,11 @@ class Agents:
             return 0
         return None if known.promised else known.asked
 
+    def promised(self, address: str) -> float:
+        """Bytes that are on their way to it."""
+        known = self._known.get(address)
+        return 0.0 if known is None else known.promised
+
     def promise(self, address: str, nbytes: float) -> None:
         """Bytes are on their way to an agent; or, if there are less than none, have arrived or never will."""
         if (known := self._known.get(address)) is not None:

@@ -219,11 +219,14 @@ class Tenant(Protocol):
     def lost(self, agent: str, contents: Sequence[str]) -> None:
         """An agent is gone, and had these."""
 
+    def announced(self, agents: Collection[str]) -> Mapping[str, Collection[str]]:
+        """These are about to go, and nothing more is announced for them. What they still expect."""
+
     def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
         """These are about to go. By content, who is to have what they have."""
 
-    async def have_settled(self, agents: Collection[str]) -> bool:
-        """Until nobody is about to give these a block any more. Whether somebody was."""
+    async def prepare(self, agents: Collection[str]) -> None:
+        """These are about to go: what is kept back there is given to agents."""
 
     def is_over(self, reason: str) -> None:
         """There are no agents any more."""

@@ -9,7 +9,7 @@ few seconds all is looked at, a few hundred keys at a time: Dask moves results w
 """
 
 import asyncio
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -286,6 +286,7 @@ async def pushed(
 
 _LOOK = 5.0  # seconds between looks at everything
 _SHARE = 0.01  # of the scheduler's time that they may take
+_ANNOUNCED = 5.0  # seconds in which what was announced comes
 _LOOKED_AT = 512  # contents that are looked at before others may work
 _FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds before what found no room is tried again
 
@@ -517,23 +518,45 @@ class CopyKeeper:
             told += f"; for what is on {', '.join(stay)} there is no room elsewhere"
         return found, told
 
-    async def _make_leaving(self, leaving: set[str]) -> Made:
-        hints: dict[str, str] = {}
-        for tenant in self._context.tenants:
-            hints |= tenant.leaving(leaving)
-        return await self._maker.make(self._placement.leaving(leaving, hints))
+    async def _what_is_on_its_way(self, leaving: Collection[str]) -> None:
+        """Until these agents have what they were asked to take, and what others are giving them, whether
+        those have said so or not; for a while at most."""
+        clock, catalogue = asyncio.get_running_loop().time, self._context.catalogue
+        begun = clock()
+        while True:
+            announced: dict[str, set[str]] = {agent: set() for agent in leaving if agent in self._agents}
+            for tenant in self._context.tenants:
+                for agent, contents in tenant.announced(leaving).items():
+                    announced.get(agent, set()).update(contents)
+            coming, nbytes = False, 0.0
+            for agent, contents in announced.items():
+                given = sum(catalogue.contents[one].nbytes for one in contents if one in catalogue.contents)
+                nbytes += max(0.0, self._agents.promised(agent) - given)
+                if left := contents - catalogue.on(agent).keys():
+                    with suppress(OSError):
+                        found = await self._context.scheduler.rpc(agent).hpc_agent_contents()
+                        for content in left.intersection(found):
+                            catalogue.add(content, agent)
+                    coming = coming or not left <= catalogue.on(agent).keys()
+            took = clock() - begun
+            if not (coming and took < _ANNOUNCED) and not (nbytes and took < _PATIENCE):
+                return
+            await asyncio.sleep(_PAUSE)
 
     async def drain(self, agents: Iterable[str]) -> None:
         """These are about to leave: make sure that others have as many copies of all that they have."""
         leaving = set(agents)
         try:
             with self._agents.without(leaving):
+                for tenant in self._context.tenants:
+                    await tenant.prepare(leaving)
+                await self._what_is_on_its_way(leaving)
                 if not any(map(self._context.catalogue.on, leaving)):
                     return
-                made = await self._make_leaving(leaving)
+                hints: dict[str, str] = {}
                 for tenant in self._context.tenants:
-                    if await tenant.have_settled(leaving):
-                        made.add(await self._make_leaving(leaving))
+                    hints |= tenant.leaving(leaving)
+                made = await self._maker.make(self._placement.leaving(leaving, hints))
         except OSError:
             return
         except Exception as error:

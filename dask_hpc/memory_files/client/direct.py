@@ -8,7 +8,7 @@ Many things that are asked in the same moment go in one message, and so do small
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -38,6 +38,7 @@ _GATHER = 2**18
 _PATIENCE = 30.0  # seconds for an answer beside the time for the bytes
 _SLOWEST = 2**20  # bytes per second; slower than that an answer does not come
 _RATES = 64
+_LOOK = 1.0  # seconds after which we ask whether an agent is still there that has not answered
 _FRESH = 1.0  # seconds for which settings are taken to be as they were
 
 
@@ -64,6 +65,20 @@ class Reach:
     def agent(self, address: str) -> Any:
         """What calls an agent: another one, or that of this very worker."""
         return self._there.rpc(address)
+
+    async def unless_gone(self, address: str, work: Coroutine[Any, Any, Any]) -> Any:
+        """What comes of a call to an agent. Dask tries for half a minute to reach a dead one: then it is
+        a ``ConnectionError`` as soon as the scheduler knows of it."""
+        task, wait = asyncio.ensure_future(work), _LOOK
+        try:
+            while not (await asyncio.wait([task], timeout=wait))[0]:
+                (said,) = await self.ask("hpc_files_do", owner=self.me, steps=[{"do": "agents"}]) or [None]
+                if said is not None and address not in unpack(said):
+                    raise ConnectionError(f"{address} is gone")
+                wait *= 2
+            return task.result()
+        finally:
+            task.cancel()
 
 
 @dataclass(slots=True)
@@ -104,7 +119,8 @@ class _Requests:
 
             stream = Stream(self._reach.agent(self._agent), came, window=self._window, small=_SMALL)
             try:
-                await stream.run([{"content": content} for content, _ in some])
+                work = stream.run([{"content": content} for content, _ in some])
+                await self._reach.unless_gone(self._agent, work)
             except Exception as error:
                 for _, answer in some:
                     if not answer.done():
@@ -152,9 +168,9 @@ class _Letters:
         parts = [piece for block in blocks for piece in block.pieces]
         try:
             rpc = self._reach.agent(self._agent)
+            call = rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
             async with asyncio.timeout(_PATIENCE + sum(one.nbytes for one in blocks) / _SLOWEST):
-                said = await rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
-            found: list[dict[str, Any]] = an_answer(said)
+                found: list[dict[str, Any]] = an_answer(await self._reach.unless_gone(self._agent, call))
             return found
         except (OSError, TimeoutError) as error:
             return [{"error": f"{type(error).__name__}: {error}"}] * len(blocks)
@@ -278,11 +294,17 @@ class DirectFiles:
             raise PermissionError(errno.EACCES, "encryption needs hpc.checkpoint.key", "hpcmemory://")
         return Key.read(self._key_source)
 
-    async def _put(self, block: Block, agents: Sequence[str], is_alone: bool) -> list[dict[str, Any]]:
-        """Give a block to agents; what each says."""
+    async def _put(
+        self, block: Block, agents: Sequence[str], is_alone: bool
+    ) -> tuple[list[str], set[str], set[str], str]:
+        """Give a block to agents. Who has it, who is full, who does not answer, and why."""
         letters = [self._letters.setdefault(one, _Letters(self._reach, one)) for one in agents]
         async with self._window.room(block.nbytes):
-            return await asyncio.gather(*(one.put(block, is_alone) for one in letters))
+            said = await asyncio.gather(*(one.put(block, is_alone) for one in letters))
+        there = [one for one, answer in zip(agents, said, strict=True) if "content" in answer]
+        why = next((str(one.get("full") or one.get("error")) for one in said if "content" not in one), "")
+        full = {one for one, answer in zip(agents, said, strict=True) if "full" in answer}
+        return there, full, set(agents) - set(there) - full, why
 
     async def send(
         self, name: str, session: int, blocks: Mapping[int, Block], places: Mapping[int, Sequence[str]]
@@ -294,20 +316,14 @@ class DirectFiles:
         left = dict(places)
         full: set[str] = set()
         silent: set[str] = set()
-        why = ""
-        for _ in range(_TRIES):
+        for tried in range(1, _TRIES + 1):
             said = await asyncio.gather(
                 *(self._put(blocks[one], left[one], not settings.batch) for one in left)
             )
             again = []
-            for number, answers in zip(list(left), said, strict=True):
-                have = []
-                for agent, answer in zip(left[number], answers, strict=True):
-                    if "content" in answer:
-                        have.append(agent)
-                    else:
-                        (full if "full" in answer else silent).add(agent)
-                        why = str(answer.get("full") or answer.get("error"))
+            for number, (have, refuse, do_not_answer, _) in zip(list(left), said, strict=True):
+                full |= refuse
+                silent |= do_not_answer
                 if have:  # where copies are missing, they are made later
                     there[number] = have
                 else:
@@ -316,13 +332,25 @@ class DirectFiles:
                 return [[one, blocks[one].content, there[one]] for one in sorted(there)]
             step = {
                 "do": "announce", "fs": name, "session": session,
-                "full": sorted(full), "silent": sorted(silent),
+                "full": sorted(full), "not_on": sorted(full | silent),
                 "blocks": [[one, blocks[one].content, blocks[one].nbytes] for one in again],
                 "put": [[one, blocks[one].content, have] for one, have in there.items()],
             }  # fmt: skip
-            (found,) = await self.do([step])
-            left = dict(zip(again, found, strict=True))
-        raise OSError(errno.EIO, f"no agent took it: {why}", f"hpcmemory://{name}")
+            left = dict(zip(again, await self._elsewhere(step, tried if silent else _TRIES), strict=True))
+        raise OSError(errno.EIO, f"no agent took it: {said[0][3]}", f"hpcmemory://{name}")
+
+    async def _elsewhere(self, step: Mapping[str, Any], tried: int) -> list[Any]:
+        """Who takes blocks that were not taken. If nobody is left, who did not answer is asked once more; if
+        it has died, others take its place when the scheduler hears of it."""
+        while True:
+            try:
+                (found,) = await self.do([step])
+                return list(found)
+            except OSError as error:
+                if error.errno != errno.ENOSPC or tried >= _TRIES:
+                    raise
+            await asyncio.sleep(pause(tried))
+            step, tried = {**step, "not_on": step["full"]}, tried + 1
 
     async def announce(
         self, name: str, session: int, blocks: Mapping[int, Block], put: Sequence[Any]
@@ -420,8 +448,19 @@ class DirectFiles:
         self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
     ) -> bytes:
         """What all see of it."""
-        began, (name, rest) = perf_counter(), split(path)
-        step = {"do": "places", "fs": name, "path": rest, "begin": begin, "end": end}
+        step = {"do": "places", "fs": split(path)[0], "path": split(path)[1], "begin": begin, "end": end}
+        return await self._read(path, step, number)
+
+    async def read_of(self, path: str, session: int, begin: int, end: int, put: Sequence[Any]) -> bytes:
+        """What whoever writes it has, as far as it was sent: by whatever path it is now."""
+        step = {
+            "do": "places", "fs": split(path)[0], "path": split(path)[1], "begin": begin, "end": end,
+            "session": session, "put": put,
+        }  # fmt: skip
+        return await self._read(path, step)
+
+    async def _read(self, path: str, step: Mapping[str, Any], number: int | None = None) -> bytes:
+        began, name, begin, end = perf_counter(), step["fs"], step["begin"], step["end"]
         for tried in range(1, _TRIES + 1):
             (places,) = await self.do([step])
             if number not in (None, places["version"][0]):
@@ -429,7 +468,7 @@ class DirectFiles:
             size, stop = places["block"], places["size"]
             stop = stop if end is None else min(end, stop)
             try:
-                found = await self._fetch(places, path)
+                found = await self._fetch(places, path, tried - 1)
             except _Moved as error:
                 if tried == _TRIES:
                     raise OSError(errno.EIO, str(error), f"hpcmemory://{path}") from None
@@ -440,8 +479,9 @@ class DirectFiles:
             return await asyncio.to_thread(b"".join, views) if stop - begin > QUICK else b"".join(views)
         raise AssertionError("unreachable")
 
-    async def _fetch(self, places: Mapping[str, Any], path: str) -> dict[int, memoryview]:
-        """The bytes of blocks by number. Raises ``_Moved`` if some are not where they were."""
+    async def _fetch(self, places: Mapping[str, Any], path: str, turn: int) -> dict[int, memoryview]:
+        """The bytes of blocks by number, in each turn from another agent that has them. Raises ``_Moved`` if
+        some are not where they were."""
         by_agent: dict[str, list[tuple[int, str]]] = {}
         found: dict[int, memoryview] = {}
         for number, content, where, lost in places["blocks"]:
@@ -454,7 +494,8 @@ class DirectFiles:
                 text = f"block {number} was lost with {lost}, and had no copy (copies=1 keeps one more)"
                 raise FileNotFoundError(errno.ENOENT, text, f"hpcmemory://{path}")
             if content:
-                agent = self._reach.me if self._reach.me in where else where[number % len(where)]
+                is_here = not turn and self._reach.me in where
+                agent = self._reach.me if is_here else where[(number + turn) % len(where)]
                 by_agent.setdefault(agent, []).append((number, content))
         await asyncio.gather(*(self._from(agent, some, found) for agent, some in by_agent.items()))
         return found

@@ -421,7 +421,8 @@ class WriteFile(io.RawIOBase):
             if len(self._last) >= self._gather:
                 self._say()
         self.loc += view.nbytes
-        self.size = max(self.size, self.loc)
+        if view.nbytes:
+            self.size = max(self.size, self.loc)
         return view.nbytes
 
     def _say(self) -> None:
@@ -527,7 +528,8 @@ class AsyncFile:
         view = memoryview(data).cast("B")
         await self._fs._there(self.path, self._files.write_at(self._handle, self.loc, bytes(view)))
         self.loc += view.nbytes
-        self.size = max(self.size, self.loc)
+        if view.nbytes:
+            self.size = max(self.size, self.loc)
         return view.nbytes
 
     async def flush(self) -> None:

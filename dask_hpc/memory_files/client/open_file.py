@@ -36,7 +36,7 @@ class BlockSender(Protocol):
 
     async def fetch(self, content: str, agents: Sequence[str]) -> bytes: ...
 
-    async def read_sent(self, path: str, begin: int = 0, end: int | None = None) -> bytes: ...
+    async def read_of(self, path: str, session: int, begin: int, end: int, put: Sequence[Any]) -> bytes: ...
 
 
 class OpenFile:
@@ -55,6 +55,8 @@ class OpenFile:
         #: bytes that others have of it
         self._base = 0 if is_new else size
         self._cuts = is_new
+        #: blocks that were cut off, and are zeros if it grows again: the first one, and the end of them
+        self._cut_off: tuple[int, int] | None = None
         #: by number: what is not sent, what is on its way, and where the rest went
         self._dirty: dict[int, Any] = {}
         self._sending: dict[int, Any] = {}
@@ -85,6 +87,8 @@ class OpenFile:
         view = memoryview(data).cast("B")
         async with self._lock:
             self._raise()
+            if not view.nbytes:  # it makes no file larger
+                return
             for number, begin, piece in self._pieces(at, view):
                 if len(piece) == self._block:  # whoever gives it does not change it
                     self._dirty[number] = piece
@@ -124,6 +128,8 @@ class OpenFile:
             for known in (self._dirty, self._sent):
                 for one in [one for one in known if one >= first]:
                     del known[one]
+            begin, end = self._cut_off or (first, first)
+            self._cut_off = min(begin, first), max(end, -(-self.size // self._block))
             self.size = size
             self._base = min(self._base, size)
             self._cuts = True
@@ -148,11 +154,20 @@ class OpenFile:
                 self._timer.cancel()
                 self._timer = None
             self._raise()
+            self._fill()
             await self._send(is_all=True)
             await self._wait(0)
-            put, self._put = self._put, []
+            put = list(self._put)
             await self._sender.commit(self.name, self.session, self.size, put, ends, self._cuts)
-            self._base, self._cuts = self.size, False
+            self._is_told(put)
+            self._base, self._cuts, self._cut_off = self.size, False, None
+
+    def _fill(self) -> None:
+        """What was cut off is not there again when it has grown since."""
+        begin, end = self._cut_off or (0, 0)
+        for number in range(begin, min(end, -(-self.size // self._block))):
+            if not any(number in known for known in (self._dirty, self._sending, self._sent)):
+                self._dirty[number] = bytearray(1)  # the rest of a block reads as zeros
 
     def _pieces(self, at: int, view: memoryview) -> list[tuple[int, int, memoryview]]:
         """Of each block its number, where in it, and what."""
@@ -169,14 +184,17 @@ class OpenFile:
         for known in (self._dirty, self._sending):
             if number in known:
                 return known[number]
+        begin, end = number * self._block, self._base
         if number in self._sent:
             content, agents = self._sent[number]
             with suppress(OSError):  # it may have moved since
                 return await self._sender.fetch(content, agents)
-        begin = number * self._block
-        if begin >= self._base:
+            end = self.size
+        if begin >= end:
             return b""
-        return await self._sender.read_sent(self.path, begin, min(self._base, begin + self._block))
+        # By the path there may be another one by now.
+        end = min(end, begin + self._block)
+        return await self._sender.read_of(self.path, self.session, begin, end, list(self._put))
 
     async def _send(self, is_all: bool) -> None:
         """Give what was gathered to agents; without ``is_all`` full blocks alone, if there is one."""
@@ -194,24 +212,27 @@ class OpenFile:
             await self._wait(_BEHIND)
 
     async def _give(self, data: Mapping[int, Any]) -> None:
-        put, self._put = self._put, []
         try:
             if sum(map(len, data.values())) > self._block:
                 blocks = await asyncio.to_thread(self._made, data)
             else:
                 blocks = self._made(data)
+            put = list(self._put)
             places = await self._sender.announce(self.name, self.session, blocks, put)
-            put = []
+            self._is_told(put)
             there = await self._sender.send(self.name, self.session, blocks, places)
         except Exception as error:
             self._wrong = error
-            self._put += put
             return
         for number, _, agents in there:
             if self._sending.get(number) is data[number]:
                 del self._sending[number]
                 self._sent[number] = (blocks[number].content, agents)
         self._put += there
+
+    def _is_told(self, put: Sequence[Any]) -> None:
+        told = set(map(id, put))
+        self._put = [one for one in self._put if id(one) not in told]
 
     def _made(self, data: Mapping[int, Any]) -> dict[int, Block]:
         return {number: self._sender.made(one, self._settings) for number, one in data.items()}

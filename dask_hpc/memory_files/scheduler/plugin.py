@@ -169,6 +169,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
         what = step["do"]
         if what == "systems":
             return sorted(self.systems)
+        if what == "agents":
+            controller = self._controller()
+            return controller.blocks.known() if controller is not None else []
         system = self._system(step["fs"])
         table = system.table
         match what:
@@ -214,22 +217,33 @@ class FilesPlugin(Guard, SchedulerPlugin):
         return found
 
     async def _places(self, system: KeepingNodes, step: Step) -> dict[str, Any]:
-        """Who has the blocks between two places of a file; all that nobody has with who had it."""
-        file, size = system.table.file(step["path"]), system.table.settings.block
-        begin, end = step.get("begin", 0), step.get("end")
-        end = file.size if end is None else min(end, file.size)
+        """Who has the blocks between two places of a file; all that nobody has with who had it. For a
+        ``session`` what it has given, and all the rest of its file, whatever has its path."""
+        table, size, begin, given = system.table, system.table.settings.block, step.get("begin", 0), {}
+        if "session" in step:
+            session = self._session(system, step["session"])
+            table.put(session, step["put"])
+            system.follow()
+            file, given, length = session.file, session.put, step["end"]
+            if file.is_gone:
+                raise OSError(errno.ENOENT, "somebody removed it", f"hpcmemory://{table.name}/{file.path}")
+        else:
+            file = table.file(step["path"])
+            length = file.size
+        end = length if step.get("end") is None else min(step["end"], length)
         version, blocks = [file.number, file.version], []
         stored = ""
         if system.store is not None and file.stored == file.version:
             stored = system.store.url(file.path)
-        for number in range(begin // size, -(-end // size)):
-            block = file.blocks[number] if number < len(file.blocks) else None
+        wanted = range(begin // size, -(-end // size))
+        there = [given.get(one) or (file.blocks[one] if one < len(file.blocks) else None) for one in wanted]
+        for number, block in zip(wanted, there, strict=True):  # others may write while we wait
             if block is None:
                 blocks.append([number, "", [], ""])
             else:
                 where, lost = await system.where(block.content)
                 blocks.append([number, block.content, where, lost])
-        return {"version": version, "size": file.size, "block": size, "blocks": blocks, "stored": stored}
+        return {"version": version, "size": length, "block": size, "blocks": blocks, "stored": stored}
 
     def _session(self, system: KeepingNodes, number: int) -> WriteSession:
         found = system.table.sessions.get(number)
@@ -252,13 +266,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
     def _announce(self, system: KeepingNodes, step: Step) -> list[Any]:
         session = self._session(system, step["session"])
         system.table.put(session, step.get("put", ()))
-        blocks = cast(Controller, self._controller()).blocks
-        full, silent = step.get("full", ()), step.get("silent", ())
-        for agent in full:
+        blocks, not_on = cast(Controller, self._controller()).blocks, step.get("not_on", ())
+        for agent in step.get("full", ()):
             blocks.full(agent)
-        for agent in silent:
-            blocks.silent(agent)
-        not_on = (*full, *silent)
         try:
             return list(system.table.announce(session, step["blocks"], system.room(bool(not_on)), not_on))
         except OSError as error:
@@ -471,6 +481,14 @@ class FilesPlugin(Guard, SchedulerPlugin):
             if more := system.lost_blocks - before:
                 self.tell("files", f"{system.table.name}: {more} blocks were lost with {agent}")
 
+    def announced(self, agents: Collection[str]) -> Mapping[str, Collection[str]]:
+        """These are about to go: new blocks go to others. Contents that somebody is about to give them."""
+        found: dict[str, set[str]] = {}
+        for system in self.systems.values():
+            for agent, contents in system.announced(agents).items():
+                found.setdefault(agent, set()).update(contents)
+        return found
+
     def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
         """These are about to go: new blocks go to others. By content, who is to have what they have."""
         hints: dict[str, str] = {}
@@ -478,13 +496,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
             hints |= system.leaving(agents)
         return hints
 
-    async def have_settled(self, agents: Collection[str]) -> bool:
-        """Until nobody is about to give these a block any more. Whether somebody was."""
+    async def prepare(self, agents: Collection[str]) -> None:
+        """These are about to go: what proxies keep back there is written."""
         await asyncio.gather(*(self._flush_proxy(agent) for agent in agents))
-        found = False
-        for system in self.systems.values():
-            found |= await system.have_settled(agents)
-        return found
 
     async def _flush_proxy(self, agent: str) -> None:
         """What is kept back there is written before it goes."""

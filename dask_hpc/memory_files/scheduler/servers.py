@@ -22,7 +22,7 @@ from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.file_layout import next_to_go
 
 State = Literal["ready", "commissioning", "decommissioning"]
-_SETTLING, _LOOK = 10.0, 0.02  # seconds for blocks that are on their way, and between two looks
+_LOOK = 0.02  # seconds between two looks whether blocks are still on their way
 _FRESH = 0.1  # seconds for which what agents said of their room is taken to be so
 #: a look at all blocks for who wants to see them takes that many seconds, or so small a share of all time
 _QUICK, _SHARE = 0.005, 0.01
@@ -51,9 +51,13 @@ class KeepingNodes:
         self._resizing = asyncio.Lock()
         #: agents that are about to go; and, of contents that are nowhere any more, who had them
         self._leaving: set[str] = set()
+        #: nodes that are given up just now
+        self._going: set[str] = set()
         self._lost_with: dict[str, str] = {}
         self._room, self._looked = ServerRoom({}, {}), -inf
         self._load: tuple[float, dict[str, int]] = (-inf, {})
+        #: of agents that are there or were, which node: of one that died nobody else knows
+        self._node_of: dict[str, str] = {}
         #: bytes per second of the newest operations, and the mean before the last growth
         self.rates: deque[float] = deque(maxlen=_RATES)
         self.changed = -inf
@@ -90,6 +94,8 @@ class KeepingNodes:
                     self._blocks.expect(self._given(one), one.agents)
                 case Settle(expected, there):
                     self._blocks.settle(self._given(expected), expected.agents, there)
+                    if there and not self._blocks.where(expected.content):  # it died meanwhile
+                        self._lost_with[expected.content] = ", ".join(map(self._named, there))
                     settled.append(expected.content)
                 case Unneeded(file, contents):
                     for content in contents or ():
@@ -126,15 +132,21 @@ class KeepingNodes:
     def lost(self, agent: str, contents: Iterable[str]) -> None:
         """An agent is gone, and had these."""
         self._leaving.discard(agent)
-        node = self._blocks.node_of(agent)
+        given = {block.content for one in self.table.sessions.values() for block in one.put.values()}
         for content in contents:
-            if self.table.whose(content) is not None and not self._blocks.where(content):
-                self._lost_with[content] = f"{node} ({agent})" if node != agent else agent
+            is_ours = self.table.whose(content) is not None or content in given
+            if is_ours and not self._blocks.where(content):
+                self._lost_with[content] = self._named(agent)
+
+    def _named(self, agent: str) -> str:
+        """For a reader: an agent, and on which node it is, or was."""
+        node = self._node_of.get(agent, agent)
+        return f"{node} ({agent})" if node != agent else agent
 
     @property
     def lost_blocks(self) -> int:
-        """How many blocks nobody has any more."""
-        return len(self._lost_with)
+        """How many blocks nobody has any more; what was on a disk may have come back."""
+        return sum(not self._blocks.where(content) for content in self._lost_with)
 
     @property
     def known(self) -> list[str]:
@@ -156,10 +168,10 @@ class KeepingNodes:
     def find_servers(self) -> bool:
         """Have as many nodes as are wanted, of those that there are. Whether anything changed."""
         there = self.nodes(self.known)
+        self._node_of.update((agent, name) for name, agents in there.items() for agent in agents)
         kept = [name for name in self.nodes() if name in there]
-        nodes = (kept + [name for name in there if name not in kept])[: self.wanted]
-        if self.is_shrinking:
-            nodes = kept
+        others = [name for name in there if name not in kept and name not in self._going]
+        nodes = (kept + others or list(there))[: self.wanted]
         servers = tuple(agent for name in nodes for agent in there[name])
         if servers == self.table.servers:
             return False
@@ -172,6 +184,7 @@ class KeepingNodes:
         if self.table.servers:  # else these are the first ones
             self.changed = monotonic()
         self.table.servers = servers
+        self._looked = -inf  # some may be new
         self.rates.clear()
 
     async def spread(self) -> str:
@@ -187,6 +200,17 @@ class KeepingNodes:
             moved += made.moved
         return f"{self.table.name}: {show_large(moved, 'B')} went to new servers"
 
+    def announced(self, agents: Collection[str]) -> Mapping[str, Collection[str]]:
+        """These are about to go: new blocks go to others. Contents that somebody is about to give them."""
+        self._leaving.update(agents)
+        self.find_servers()
+        found: dict[str, list[str]] = {}
+        for session in self.table.sessions.values():
+            for one in session.expected.values():
+                for agent in one.agents:
+                    found.setdefault(agent, []).append(one.content)
+        return {agent: found[agent] for agent in agents if agent in found}
+
     def leaving(self, agents: Collection[str]) -> Mapping[str, str]:
         """These are about to go: new blocks go to others. By content, who is to have theirs."""
         self._leaving.update(agents)
@@ -197,14 +221,6 @@ class KeepingNodes:
         for agent, contents in theirs.items():
             hints |= self.table.leaves(agent, contents, load)
         return hints
-
-    async def have_settled(self, agents: Collection[str]) -> bool:
-        """Until nobody is about to give these a block any more, or is not heard of. Whether somebody was."""
-        found, until = False, monotonic() + _SETTLING
-        while monotonic() < until and any(map(self._expects, agents)):
-            found = True
-            await asyncio.sleep(_LOOK)
-        return found
 
     def stay_after_all(self, agents: Iterable[str]) -> None:
         """They were to go, and have not."""
@@ -226,17 +242,19 @@ class KeepingNodes:
         return f"; {missing} more when they come" if missing > 0 else ""
 
     async def _shrink(self, nodes: int, drain: float) -> str:
-        stay, load, going = self.nodes(), self.load(), []
+        stay, load = self.nodes(), self.load()
+        left: dict[str, list[str]] = {}
         while len(stay) > nodes:
             by_node = {name: sum(load[one] for one in agents) for name, agents in stay.items()}
             name = next_to_go(by_node, list(stay))
-            going += stay.pop(name)
+            left[name] = stay.pop(name)
+        going = [one for agents in left.values() for one in agents]
         self._check_room([one for agents in stay.values() for one in agents], going, nodes)
         before = self.wanted
-        self.wanted, self.is_shrinking = nodes, True
+        self.wanted, self.is_shrinking, self._going = nodes, True, set(left)
         try:
             self._set(tuple(one for agents in stay.values() for one in agents))
-            moved, left = 0, 0
+            moved, stayed = 0, 0
             until = monotonic() + drain
             for agent in going:
                 while True:
@@ -245,15 +263,18 @@ class KeepingNodes:
                     made = await self._blocks.move(moves, [agent])
                     moved += made.moved
                     # Somebody may be giving it a block that was announced before.
-                    if not await self.have_settled([agent]) or monotonic() > until:
+                    if not self._expects(agent) or monotonic() > until:
                         break
-                left += len(self._ours(agent))
+                    while self._expects(agent) and monotonic() <= until:
+                        await asyncio.sleep(_LOOK)
+                stayed += len(self._ours(agent))
         except BaseException:
             self.wanted = before
             raise
         finally:
-            self.is_shrinking = False
-        some = f"; {left} blocks found no room elsewhere, and stay until they do" if left else ""
+            self.is_shrinking, self._going = False, set()
+        self.find_servers()  # some of those that were to stay may have gone meanwhile
+        some = f"; {stayed} blocks found no room elsewhere, and stay until they do" if stayed else ""
         return f"{self.table.name}: {nodes} nodes; {show_large(moved, 'B')} moved{some}"
 
     def _expects(self, agent: str) -> bool:

@@ -247,6 +247,8 @@ class FileTable:
             raise _error(errno.ENOTDIR, self._shown(to))
         if self._folders.get(to):
             raise _error(errno.ENOTEMPTY, self._shown(to))
+        for one in self.below(path):  # all of it, or nothing
+            self._checked(to + one["name"][len(path) :])
         self._make_folders(to)
         for name in list(self._folders[path]):
             self.rename(_joined(path, name), _joined(to, name))
@@ -341,6 +343,11 @@ class FileTable:
                 raise _error(errno.EEXIST, self._shown(file.path))
             self._make_folders(file.path.rpartition("/")[0])
             self._enter(file, file.path)
+        if file.is_gone:  # somebody removed it meanwhile; others may still write it, too
+            self._give_up_put(session)
+            if ends:
+                self.abandon(session)
+            return file
         for number, block in session.put.items():
             file.blocks += [None] * (number + 1 - len(file.blocks))
             self._set(file, number, block)
@@ -354,9 +361,6 @@ class FileTable:
         file.version += 1
         self.touched[file.path] = None
         file.modified = now
-        if file.is_gone:  # somebody removed it meanwhile
-            self.out.append(Unneeded(file.number))
-            file.blocks = []
         if ends:
             self.abandon(session)
         return file
@@ -367,9 +371,7 @@ class FileTable:
             return
         for number in list(session.expected):
             self._expected_no_longer(session, number)
-        unused = tuple(block.content for block in session.put.values())
-        if unused:
-            self.out.append(Unneeded(session.file.number, unused))
+        self._give_up_put(session)
 
     def owner_is_gone(self, owner: str) -> int:
         """Whoever that was writes no more. How many files it was writing."""
@@ -435,6 +437,12 @@ class FileTable:
             self.out += [Settle(expected, ()), Unneeded(expected.file, (expected.content,))]
         elif (block := session.put.pop(number, None)) is not None:
             self.out.append(Unneeded(session.file.number, (block.content,)))
+
+    def _give_up_put(self, session: WriteSession) -> None:
+        unused = tuple(block.content for block in session.put.values())
+        session.put = {}
+        if unused:
+            self.out.append(Unneeded(session.file.number, unused))
 
     def _set(self, file: ScratchFile, number: int, block: FileBlock | None) -> None:
         before = file.blocks[number]
