@@ -392,7 +392,7 @@ def test_status():
         "most": 4, "nodes": [
             {"name": "a", "blocks": 4, "agents": ["a-1", "a-2"]},
             {"name": "b", "blocks": 2, "agents": ["b-1"]},
-        ], "throughput": 1.5, "lost": 0, "to_store": 0,
+        ], "throughput": 1.5, "lost": 0, "to_store": 0, "staging": [], "store_problem": "",
     }  # fmt: skip
     system.keeping.rates.clear()
     assert system.keeping.status()["throughput"] is None

@@ -428,8 +428,7 @@ class DirectFiles:
             await self.do([{"do": "abandon", "fs": name, "session": session}])
 
     def _took(self, name: str, nbytes: int, seconds: float) -> None:
-        settings = self._settings.get(name)
-        if settings is not None and settings.recommended and nbytes:
+        if nbytes:
             rates = self._rates.setdefault(name, [])
             if len(rates) < _RATES:
                 rates.append(nbytes / max(seconds, 1e-9))
