@@ -457,13 +457,13 @@ class Storm:
         self.cluster.kill(name)
         for path in list(self.files) if not self.copies else ():
             lost = [one is not None and one.content in there for one in blocks[path]]
-            if await self._is_lost(path, lost, address):
+            if await self._is_lost(path, lost, f"{name} ({address})"):
                 self.say("lost", path, lost)
                 self.losses += 1
                 await self.port.do([{"do": "remove", "fs": "scratch", "path": path, "recursive": False}])
                 del self.files[path]
 
-    async def _is_lost(self, path, lost, address):
+    async def _is_lost(self, path, lost, dead):
         """Whether some of a file is. Blocks that are not dealt in turn may be on their way to who dies."""
         data, found = self.files[path].data, False
         is_moving = self.system.table.settings.dealing != "round-robin"
@@ -475,7 +475,7 @@ class Storm:
             except FileNotFoundError as error:
                 found = True
                 assert is_lost or is_moving, error
-                assert f"block {number} was lost with {address}," in str(error), error
+                assert f"block {number} was lost with {dead}," in str(error), error
                 assert error.filename == f"hpc-memory://{self.path(path)}"
         return found
 
