@@ -516,6 +516,17 @@ def test_a_server_comes():
     assert table.dealt_anew() == {}
 
 
+def test_a_server_comes_while_blocks_are_on_their_way():
+    """Whoever was told where they go was told right."""
+    table = made("ab")
+    session = table.begin("a", "new", "me", 0.0)
+    places = table.announce(session, [(number, f"c{number}", 10) for number in range(6)], room())
+    table.servers = ("a", "b", "c")
+    places += table.announce(session, [(number, f"c{number}", 10) for number in range(6, 12)], room())
+    assert [session.file.layout.server(number) for number in range(12)] == [one[0] for one in places]
+    assert "c" not in {one[0] for one in places[:6]} and "c" in {one[0] for one in places[6:]}
+
+
 def test_a_server_comes_where_places_depend_on_a_hash():
     table = made("ab", dealing="rendezvous")
     file, found = write(table, "a", 20 * BLOCK)
