@@ -282,6 +282,22 @@ def test_what_finds_no_room_elsewhere_stays():
     )
 
 
+def test_what_finds_room_later_moves_later(monkeypatch):
+    system = System(nodes=2)
+    system.write("a", 4)
+    system.blocks.takes_nothing = True
+    move = system.blocks.move
+
+    async def takes_next_time(*args, **kwargs):
+        found = await move(*args, **kwargs)
+        system.blocks.takes_nothing = False
+        return found
+
+    monkeypatch.setattr(system.blocks, "move", takes_next_time)
+    assert system.resize(1, drain=10.0) == "scratch: 1 nodes; 8.19 kB moved"
+    assert len(system.blocks.moves) == 2
+
+
 def test_if_it_cannot_shrink_as_many_are_wanted_as_before(monkeypatch):
     system = System(nodes=2)
     system.write("a", 4)

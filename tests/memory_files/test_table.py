@@ -503,6 +503,19 @@ def test_who_has_room():
     assert [able.find("a", "abcd", 10, 1, ()) for _ in range(2)] == [["a"], []], "who is not known has none"
 
 
+def test_copies_go_to_others_where_servers_are_few():
+    able = ServerRoom(
+        {"a": 50, "b": 20, "c": 30, "d": 5, "e": 90}, {"a": "n1", "b": "n2", "c": "n3", "e": "n1"}
+    )
+
+    def find(number, not_on=()):
+        return able.find("a", ["a"], 10, number, not_on)
+
+    assert find(1) == ["a"]
+    assert find(2) == ["a", "c"] and find(3) == ["a", "b", "c"], "those with room, in other domains"
+    assert find(9, not_on="b") == ["a", "c", "e"] and find(2, not_on="a") == []
+
+
 def test_a_server_comes():
     """What is written later is dealt among all; what is there stays."""
     table = made("ab")

@@ -174,6 +174,8 @@ class Storm:
     async def safe(self):
         """Until every block is on two agents that stay."""
         until = self.cluster.time() + PATIENCE
+        while any(file._tasks for file in self.port.handles()):
+            await asyncio.sleep(0.01)
         while True:
             system = self.system
             contents = list(system.table._of)

@@ -297,6 +297,49 @@ def test_who_died_is_known_of_blocks_that_were_only_given(storm):
     storm(main, batch=0)
 
 
+def test_with_one_server_a_copy_is_elsewhere_before_its_writer_says_so(storm):
+    """The only server dies before anybody was told what it has."""
+
+    async def main(cluster, files, port):
+        await files.resize(1)
+        (address,) = system(cluster).table.servers
+        handle, _, _ = await port.open("scratch/a", "new")
+        await port.write_at(handle, 0, WHOLE)
+        cluster.kill(name_of(cluster, address))
+        while address in system(cluster).table.servers:
+            await asyncio.sleep(0.01)
+        await port.close(handle)
+        assert await port.read("scratch/a") == WHOLE
+
+    storm(main, copies=1, batch=0)
+
+
+def test_who_has_given_fewer_copies_says_so_at_once(storm):
+    """Others are made then, before the next one dies; the file need not be flushed."""
+
+    async def main(cluster, files, port):
+        agent = port._reach.agent
+        first = system(cluster).table.servers[0]
+
+        def no_connection(to):
+            if to == first:
+                raise OSError("a connection broke")
+            return agent(to)
+
+        port._reach.agent = no_connection
+        handle, _, _ = await port.open("scratch/a", "new")
+        await port.write_at(handle, 0, WHOLE * 4)
+        await asyncio.sleep(5)
+        port._reach.agent = agent
+        blocks = system(cluster)._blocks
+        contents = [content for content, _ in port._handle(handle)._sent.values()]
+        assert all(len(blocks.where(content)) == 2 for content in contents) and len(contents) == 12
+        await port.close(handle)
+        assert await port.read("scratch/a") == WHOLE * 4
+
+    storm(main, copies=1, batch=0)
+
+
 def test_a_worker_goes_while_all_are_told(virtual_cluster):
     """That is no error of ours."""
 
