@@ -73,6 +73,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             "hpc_files_close": self.end,
         }
         compat.add_calls(scheduler, self._calls)
+        self._theirs, self._give_back = compat.replace_retirement(scheduler, self.retire_workers)
         proxy = compat.pickled(FilesProxy(scheduler.id))
         self.do("telling workers", compat.add_worker_plugin(scheduler, PROXY, proxy))
 
@@ -345,6 +346,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
             controller.stop_if_unused()
         self.is_on = False
         self._judging.stop()
+        self._give_back()
         compat.remove_calls(self.scheduler, self._calls)
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
@@ -387,6 +389,26 @@ class FilesPlugin(Guard, SchedulerPlugin):
             system.lost(agent, there)
             if more := system.lost_blocks - before:
                 self.tell("files", f"{system.table.name}: {more} blocks were lost with {agent}")
+
+    async def retire_workers(
+        self, workers: Iterable[Any] | None = None, *, names: Iterable[Any] | None = None, **how: Any
+    ) -> Any:
+        """As Dask's, but files leave first. Where the cluster is managed, that is seen to."""
+        controller = self._controller()
+        workers, names = (one if one is None else list(one) for one in (workers, names))
+        if self.is_on and controller is not None and context_of(self.scheduler) is None:
+            try:
+                if workers is None and names is None:
+                    told = ("close_workers", "remove", "stimulus_id")
+                    which = {name: value for name, value in how.items() if name not in told}
+                    workers = self.scheduler.workers_to_close(**which)
+                    how = {name: value for name, value in how.items() if name in told}
+                given = [one for some in (workers, names) for one in some or ()]
+                found = compat.named_workers(self.scheduler, given).values()
+                await controller.keeper.drain({address for some in found for address in some})
+            except Exception as error:
+                self.count_error("a retirement", error)
+        return await self._theirs(workers, names=names, **how)
 
     def announced(self, agents: Collection[str]) -> Mapping[str, Collection[str]]:
         """These are about to go: new blocks go to others. Contents that somebody is about to give them."""
