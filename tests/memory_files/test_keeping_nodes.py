@@ -333,6 +333,27 @@ def test_while_it_shrinks_others_come_in_the_place_of_those_that_go():
     asyncio.run(both())
 
 
+def test_one_resize_after_the_other(monkeypatch):
+    system = System()
+    system.write("a", 6)
+    move, wanted = system.blocks.move, []
+
+    async def slow(*args, **kwargs):
+        before = system.keeping.wanted
+        await asyncio.sleep(0.01)
+        found = await move(*args, **kwargs)
+        wanted.append((before, system.keeping.wanted))
+        return found
+
+    monkeypatch.setattr(system.blocks, "move", slow)
+
+    async def both():
+        await asyncio.gather(system.keeping.resize(2, 0.0), system.keeping.resize(None, 0.0))
+
+    asyncio.run(both())
+    assert wanted == [(2, 2)] and system.keeping.wanted is None and len(system.table.servers) == 3
+
+
 def test_workers_leave():
     """New blocks go to others at once, and what they have goes where the layout says then."""
     system = System("a-1", "b-1", "c-1", "d-1", nodes=3)

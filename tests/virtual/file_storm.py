@@ -419,13 +419,9 @@ class Storm:
     async def leave(self):
         if (name := self._some_worker()) is None:
             return
-        if not self.managed and not self.copies:
-            return
         address = self.cluster.workers[name].address
         self.say("leaves", name, address)
         self.moves += 1
-        if not self.managed:
-            await self.safe()
         self.leaving.add(address)
 
         async def retired():
@@ -434,9 +430,6 @@ class Storm:
             self.leaving.discard(address)
 
         self.beside(retired())
-        if not self.managed:
-            await asyncio.gather(*self.under_way)
-            await self.safe()
 
     async def die(self):
         """With copies nothing is lost; without, what was there and nothing else."""
@@ -510,7 +503,6 @@ def without_sockets():
 def storm(random, steps=25):
     """One run on a cluster. Within a virtual machine."""
     state = {}
-    # without control nobody waits for a worker that leaves, so what it has may be lost with it
     how = random.choice(
         (
             (0, True, False),

@@ -340,6 +340,26 @@ def test_who_has_given_fewer_copies_says_so_at_once(storm):
     storm(main, copies=1, batch=0)
 
 
+@pytest.mark.parametrize("how", ["address", {"names": ["w1"]}, {"n": 2}])
+def test_files_leave_first_though_nobody_manages_the_cluster(virtual_cluster, how):
+    async def main(cluster):
+        client = await cluster.client()
+        before = cluster.scheduler.handlers["retire_workers"]
+        async with dask_hpc.MemoryFiles("scratch", client=client, block=BLOCK) as files:
+            port = direct(client)
+            await port.write("scratch/a", WHOLE * 4)
+            which = {"workers": [cluster.workers["w1"].address]} if how == "address" else how
+            gone = await client.retire_workers(close_workers=True, **which)
+            assert gone and not set(gone) & set(system(cluster).table.servers)
+            assert await port.read("scratch/a") == WHOLE * 4
+            assert (await files.status())["lost"] == 0
+            assert not cluster.scheduler.plugins[NAME].errors
+        assert cluster.scheduler.handlers["retire_workers"] == before
+
+    with without_sockets():
+        virtual_cluster(main, workers=3)
+
+
 def test_a_worker_goes_while_all_are_told(virtual_cluster):
     """That is no error of ours."""
 
