@@ -354,6 +354,31 @@ def test_one_resize_after_the_other(monkeypatch):
     assert wanted == [(2, 2)] and system.keeping.wanted is None and len(system.table.servers) == 3
 
 
+def test_who_was_given_up_comes_back_if_one_that_was_to_stay_has_left():
+    system = System()
+    system.write("a", 6)
+
+    async def leaves():
+        while not system.keeping.is_shrinking:
+            await asyncio.sleep(0)
+        system.keeping.announced(system.table.servers[:1])
+        assert len(system.table.servers) == 1
+
+    async def both():
+        await asyncio.gather(system.keeping.resize(2, 0.0), leaves())
+
+    asyncio.run(both())
+    assert len(system.table.servers) == 2 and system.keeping.state == "ready"
+
+
+def test_nobody_is_to_have_blocks_who_leaves_at_the_same_time():
+    system = System("a-1", "b-1", "c-1", "d-1")
+    contents = system.write("a", 8)
+    hints = system.keeping.leaving(["a-1", "b-1"])
+    assert hints.keys() == {one for one in contents if system.blocks.where(one) in (["a-1"], ["b-1"])}
+    assert set(hints.values()) == {"c-1", "d-1"} == set(system.table.servers)
+
+
 def test_workers_leave():
     """New blocks go to others at once, and what they have goes where the layout says then."""
     system = System("a-1", "b-1", "c-1", "d-1", nodes=3)

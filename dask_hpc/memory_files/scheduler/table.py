@@ -312,7 +312,6 @@ class FileTable:
             found.append(tuple(places))
         for (number, content, nbytes), agents in zip(wanted, found, strict=True):
             self._expected_no_longer(session, number)
-            session.put.pop(number, None)
             expected = Expect(file.number, content, nbytes, agents)
             session.expected[number] = expected
             self.out.append(expected)
