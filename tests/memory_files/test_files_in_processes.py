@@ -213,7 +213,8 @@ def test_without_copies_what_died_says_with_whom():
         data = random.Random(SEED).randbytes(20 * BLOCK)
         with files.open("whole", "wb") as file:
             file.write(data)
-        (dead, *_) = (agent for node in files.status()["nodes"] for agent in node["agents"])
+        node = files.status()["nodes"][0]
+        (dead,) = node["agents"]
         kill(client, dead)
         lost = 0
         for number in range(20):
@@ -222,7 +223,7 @@ def test_without_copies_what_died_says_with_whom():
                 assert files.fs.cat_file(files.url("whole"), begin, end) == data[begin:end]
             except FileNotFoundError as error:
                 lost += 1
-                assert f"block {number} was lost with {dead}," in str(error)
+                assert f"block {number} was lost with {node['name']} ({dead})," in str(error)
                 assert error.filename == "hpcmemory://scratch/whole"
         assert lost == 5 == files.status()["lost"]
         with pytest.raises(FileNotFoundError, match="was lost with"):

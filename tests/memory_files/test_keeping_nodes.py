@@ -282,6 +282,22 @@ def test_what_finds_no_room_elsewhere_stays():
     )
 
 
+def test_what_finds_room_later_moves_later(monkeypatch):
+    system = System(nodes=2)
+    system.write("a", 4)
+    system.blocks.takes_nothing = True
+    move = system.blocks.move
+
+    async def takes_next_time(*args, **kwargs):
+        found = await move(*args, **kwargs)
+        system.blocks.takes_nothing = False
+        return found
+
+    monkeypatch.setattr(system.blocks, "move", takes_next_time)
+    assert system.resize(1, drain=10.0) == "scratch: 1 nodes; 8.19 kB moved"
+    assert len(system.blocks.moves) == 2
+
+
 def test_if_it_cannot_shrink_as_many_are_wanted_as_before(monkeypatch):
     system = System(nodes=2)
     system.write("a", 4)
@@ -315,6 +331,52 @@ def test_while_it_shrinks_others_come_in_the_place_of_those_that_go():
         await asyncio.gather(system.keeping.resize(2, 0.0), goes())
 
     asyncio.run(both())
+
+
+def test_one_resize_after_the_other(monkeypatch):
+    system = System()
+    system.write("a", 6)
+    move, wanted = system.blocks.move, []
+
+    async def slow(*args, **kwargs):
+        before = system.keeping.wanted
+        await asyncio.sleep(0.01)
+        found = await move(*args, **kwargs)
+        wanted.append((before, system.keeping.wanted))
+        return found
+
+    monkeypatch.setattr(system.blocks, "move", slow)
+
+    async def both():
+        await asyncio.gather(system.keeping.resize(2, 0.0), system.keeping.resize(None, 0.0))
+
+    asyncio.run(both())
+    assert wanted == [(2, 2)] and system.keeping.wanted is None and len(system.table.servers) == 3
+
+
+def test_who_was_given_up_comes_back_if_one_that_was_to_stay_has_left():
+    system = System()
+    system.write("a", 6)
+
+    async def leaves():
+        while not system.keeping.is_shrinking:
+            await asyncio.sleep(0)
+        system.keeping.announced(system.table.servers[:1])
+        assert len(system.table.servers) == 1
+
+    async def both():
+        await asyncio.gather(system.keeping.resize(2, 0.0), leaves())
+
+    asyncio.run(both())
+    assert len(system.table.servers) == 2 and system.keeping.state == "ready"
+
+
+def test_nobody_is_to_have_blocks_who_leaves_at_the_same_time():
+    system = System("a-1", "b-1", "c-1", "d-1")
+    contents = system.write("a", 8)
+    hints = system.keeping.leaving(["a-1", "b-1"])
+    assert hints.keys() == {one for one in contents if system.blocks.where(one) in (["a-1"], ["b-1"])}
+    assert set(hints.values()) == {"c-1", "d-1"} == set(system.table.servers)
 
 
 def test_workers_leave():

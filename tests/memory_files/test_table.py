@@ -503,6 +503,19 @@ def test_who_has_room():
     assert [able.find("a", "abcd", 10, 1, ()) for _ in range(2)] == [["a"], []], "who is not known has none"
 
 
+def test_copies_go_to_others_where_servers_are_few():
+    able = ServerRoom(
+        {"a": 50, "b": 20, "c": 30, "d": 5, "e": 90}, {"a": "n1", "b": "n2", "c": "n3", "e": "n1"}
+    )
+
+    def find(number, not_on=()):
+        return able.find("a", ["a"], 10, number, not_on)
+
+    assert find(1) == ["a"]
+    assert find(2) == ["a", "c"] and find(3) == ["a", "b", "c"], "those with room, in other domains"
+    assert find(9, not_on="b") == ["a", "c", "e"] and find(2, not_on="a") == []
+
+
 def test_a_server_comes():
     """What is written later is dealt among all; what is there stays."""
     table = made("ab")
@@ -514,6 +527,17 @@ def test_a_server_comes():
     assert {agents[0] for agents in places} == set("abc")
     assert [file.layout.server(number) for number in range(4)] == before
     assert table.dealt_anew() == {}
+
+
+def test_a_server_comes_while_blocks_are_on_their_way():
+    """Whoever was told where they go was told right."""
+    table = made("ab")
+    session = table.begin("a", "new", "me", 0.0)
+    places = table.announce(session, [(number, f"c{number}", 10) for number in range(6)], room())
+    table.servers = ("a", "b", "c")
+    places += table.announce(session, [(number, f"c{number}", 10) for number in range(6, 12)], room())
+    assert [session.file.layout.server(number) for number in range(12)] == [one[0] for one in places]
+    assert "c" not in {one[0] for one in places[:6]} and "c" in {one[0] for one in places[6:]}
 
 
 def test_a_server_comes_where_places_depend_on_a_hash():

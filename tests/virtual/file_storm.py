@@ -174,6 +174,8 @@ class Storm:
     async def safe(self):
         """Until every block is on two agents that stay."""
         until = self.cluster.time() + PATIENCE
+        while any(file._tasks for file in self.port.handles()):
+            await asyncio.sleep(0.01)
         while True:
             system = self.system
             contents = list(system.table._of)
@@ -417,13 +419,9 @@ class Storm:
     async def leave(self):
         if (name := self._some_worker()) is None:
             return
-        if not self.managed and not self.copies:
-            return
         address = self.cluster.workers[name].address
         self.say("leaves", name, address)
         self.moves += 1
-        if not self.managed:
-            await self.safe()
         self.leaving.add(address)
 
         async def retired():
@@ -432,9 +430,6 @@ class Storm:
             self.leaving.discard(address)
 
         self.beside(retired())
-        if not self.managed:
-            await asyncio.gather(*self.under_way)
-            await self.safe()
 
     async def die(self):
         """With copies nothing is lost; without, what was there and nothing else."""
@@ -457,13 +452,13 @@ class Storm:
         self.cluster.kill(name)
         for path in list(self.files) if not self.copies else ():
             lost = [one is not None and one.content in there for one in blocks[path]]
-            if await self._is_lost(path, lost, address):
+            if await self._is_lost(path, lost, f"{name} ({address})"):
                 self.say("lost", path, lost)
                 self.losses += 1
                 await self.port.do([{"do": "remove", "fs": "scratch", "path": path, "recursive": False}])
                 del self.files[path]
 
-    async def _is_lost(self, path, lost, address):
+    async def _is_lost(self, path, lost, dead):
         """Whether some of a file is. Blocks that are not dealt in turn may be on their way to who dies."""
         data, found = self.files[path].data, False
         is_moving = self.system.table.settings.dealing != "round-robin"
@@ -475,7 +470,7 @@ class Storm:
             except FileNotFoundError as error:
                 found = True
                 assert is_lost or is_moving, error
-                assert f"block {number} was lost with " in str(error) and address in str(error), error
+                assert f"block {number} was lost with {dead}," in str(error), error
                 assert error.filename == f"hpcmemory://{self.path(path)}"
         return found
 
@@ -508,7 +503,6 @@ def without_sockets():
 def storm(random, steps=25):
     """One run on a cluster. Within a virtual machine."""
     state = {}
-    # without control nobody waits for a worker that leaves, so what it has may be lost with it
     how = random.choice(
         (
             (0, True, False),

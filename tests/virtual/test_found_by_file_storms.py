@@ -284,15 +284,80 @@ def test_who_died_is_known_of_blocks_that_were_only_given(storm):
         await port.write_at(handles[0], 0, WHOLE)
         await port.write_at(handles[0], 0, WHOLE)  # now it is known that the first ones are there
         await port.write_at(handles[1], 0, WHOLE)
-        cluster.kill(name_of(cluster, address))
+        dead = name_of(cluster, address)
+        cluster.kill(dead)
         while address in system(cluster).table.servers:
             await asyncio.sleep(0.01)
         for name, handle in zip("ab", handles, strict=True):
             await port.close(handle)
-            with pytest.raises(FileNotFoundError, match=f"block 0 was lost with .*{address}"):
+            with pytest.raises(FileNotFoundError) as error:
                 await port.read(f"scratch/{name}")
+            assert f"block 0 was lost with {dead} ({address})," in str(error.value)
 
     storm(main, batch=0)
+
+
+def test_with_one_server_a_copy_is_elsewhere_before_its_writer_says_so(storm):
+    """The only server dies before anybody was told what it has."""
+
+    async def main(cluster, files, port):
+        await files.resize(1)
+        (address,) = system(cluster).table.servers
+        handle, _, _ = await port.open("scratch/a", "new")
+        await port.write_at(handle, 0, WHOLE)
+        cluster.kill(name_of(cluster, address))
+        while address in system(cluster).table.servers:
+            await asyncio.sleep(0.01)
+        await port.close(handle)
+        assert await port.read("scratch/a") == WHOLE
+
+    storm(main, copies=1, batch=0)
+
+
+def test_who_has_given_fewer_copies_says_so_at_once(storm):
+    """Others are made then, before the next one dies; the file need not be flushed."""
+
+    async def main(cluster, files, port):
+        agent = port._reach.agent
+        first = system(cluster).table.servers[0]
+
+        def no_connection(to):
+            if to == first:
+                raise OSError("a connection broke")
+            return agent(to)
+
+        port._reach.agent = no_connection
+        handle, _, _ = await port.open("scratch/a", "new")
+        await port.write_at(handle, 0, WHOLE * 4)
+        await asyncio.sleep(5)
+        port._reach.agent = agent
+        blocks = system(cluster)._blocks
+        contents = [content for content, _ in port._handle(handle)._sent.values()]
+        assert all(len(blocks.where(content)) == 2 for content in contents) and len(contents) == 12
+        await port.close(handle)
+        assert await port.read("scratch/a") == WHOLE * 4
+
+    storm(main, copies=1, batch=0)
+
+
+@pytest.mark.parametrize("how", ["address", {"names": ["w1"]}, {"n": 2}])
+def test_files_leave_first_though_nobody_manages_the_cluster(virtual_cluster, how):
+    async def main(cluster):
+        client = await cluster.client()
+        before = cluster.scheduler.handlers["retire_workers"]
+        async with dask_hpc.MemoryFiles("scratch", client=client, block=BLOCK) as files:
+            port = routed(client).direct
+            await port.write("scratch/a", WHOLE * 4)
+            which = {"workers": [cluster.workers["w1"].address]} if how == "address" else how
+            gone = await client.retire_workers(close_workers=True, **which)
+            assert gone and not set(gone) & set(system(cluster).table.servers)
+            assert await port.read("scratch/a") == WHOLE * 4
+            assert (await files.status())["lost"] == 0
+            assert not cluster.scheduler.plugins[NAME].errors
+        assert cluster.scheduler.handlers["retire_workers"] == before
+
+    with without_sockets():
+        virtual_cluster(main, workers=3)
 
 
 def test_a_worker_goes_while_all_are_told(virtual_cluster):

@@ -286,7 +286,7 @@ async def pushed(
 
 _LOOK = 5.0  # seconds between looks at everything
 _SHARE = 0.01  # of the scheduler's time that they may take
-_ANNOUNCED = 5.0  # seconds in which what was announced comes
+_ANNOUNCED, _COMING = 5.0, 30.0  # seconds in which what was announced comes, and what is on its way
 _LOOKED_AT = 512  # contents that are looked at before others may work
 _FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds before what found no room is tried again
 
@@ -539,7 +539,7 @@ class CopyKeeper:
                             catalogue.add(content, agent)
                     coming = coming or not left <= catalogue.on(agent).keys()
             took = clock() - begun
-            if not (coming and took < _ANNOUNCED) and not (nbytes and took < _PATIENCE):
+            if not (coming and took < _ANNOUNCED) and not (nbytes and took < _COMING):
                 return
             await asyncio.sleep(_PAUSE)
 

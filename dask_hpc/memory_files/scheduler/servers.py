@@ -263,10 +263,10 @@ class KeepingNodes:
                     made = await self._blocks.move(moves, [agent])
                     moved += made.moved
                     # Somebody may be giving it a block that was announced before.
-                    if not self._expects(agent) or monotonic() > until:
+                    is_left = self._expects(agent) or self._ours(agent)
+                    if not is_left or monotonic() > until:
                         break
-                    while self._expects(agent) and monotonic() <= until:
-                        await asyncio.sleep(_LOOK)
+                    await asyncio.sleep(_LOOK)
                 stayed += len(self._ours(agent))
         except BaseException:
             self.wanted = before

@@ -116,12 +116,18 @@ class ServerRoom:
         self, first: str, servers: Sequence[str], nbytes: int, number: int, not_on: Collection[str]
     ) -> list[str]:
         """So many servers with room, each in another failure domain if there are as many; ``first`` is the
-        first one if it has room, else the one with the most. None if nobody has room."""
+        first one if it has room, else the one with the most. None if nobody has room. Where servers are fewer
+        than that, copies go to others."""
         able = [one for one in servers if self.free.get(one, -1.0) >= nbytes and one not in not_on]
         if not able:
             return []
         begin = able.index(first) if first in able else able.index(max(able, key=self.free.__getitem__))
         order = able[begin:] + able[:begin]
+        if number > 1:
+            others = (one for one in self.free if one not in servers and one not in not_on)
+            order += sorted(
+                (one for one in others if self.free[one] >= nbytes), key=lambda one: -self.free[one]
+            )
         found, domains = [order[0]], {self._domains.get(order[0])}
         for is_choosy in (True, False):
             for one in order:
@@ -311,7 +317,6 @@ class FileTable:
             found.append(tuple(places))
         for (number, content, nbytes), agents in zip(wanted, found, strict=True):
             self._expected_no_longer(session, number)
-            session.put.pop(number, None)
             expected = Expect(file.number, content, nbytes, agents)
             session.expected[number] = expected
             self.out.append(expected)
