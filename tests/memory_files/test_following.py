@@ -105,6 +105,28 @@ def _contents(dask_worker):
     return dask_worker.plugins["dask-hpc-agent"].kept.contents()
 
 
+def test_without_agents_there_are_no_files(client):
+    files = dask_hpc.MemoryFiles("ends", client=client)
+    files.fs.pipe_file(files.url("a"), b"abc")
+    client.run_on_scheduler(_give_up)
+    with pytest.raises(FileNotFoundError):
+        files.fs.cat_file(files.url("a"))
+    until(lambda: not client.run_on_scheduler(_ours))
+    files.close()
+    with dask_hpc.MemoryFiles("ends", client=client) as files:
+        files.fs.pipe_file(files.url("a"), b"abc")
+        assert files.fs.cat_file(files.url("a")) == b"abc"
+
+
+async def _give_up(dask_scheduler):
+    """As after too many errors of its own."""
+    dask_scheduler.plugins["dask-hpc-checkpoint"].give_up("it is off after 10 errors")
+
+
+def _ours(dask_scheduler):
+    return [name for name in dask_scheduler.plugins if name.startswith("dask-hpc")]
+
+
 def test_bad_input_is_one_line(client):
     for wrong, allowed in (
         ({"block": "1 kB"}, "4 kB to 1 GiB"),

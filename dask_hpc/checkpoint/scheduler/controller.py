@@ -132,6 +132,7 @@ class Controller(ControllerContext, SchedulerPlugin):
     def _leave(self, reason: str) -> None:
         for tenant in tuple(self.tenants):
             self._let_go(tenant.is_over, reason)
+        self.tenants.clear()
         self._let_go(self.recipes.close)
         self._let_go(self.choice.give_all_back)
         self.is_on = False

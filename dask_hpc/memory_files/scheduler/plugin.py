@@ -87,7 +87,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
     def start(self, scheduler: Any) -> None:
         """Nothing here waits: two that come at once find one plugin."""
         Guard.__init__(self, scheduler)
-        self.is_on = True
+        self.is_on, self.give_up = True, partial(self.tell, "off")
         self.systems: dict[str, KeepingNodes] = {}
         self._numbers = count(1)
         self._judging = Timer(self, "how fast files are", self._judge)
@@ -393,6 +393,9 @@ class FilesPlugin(Guard, SchedulerPlugin):
         system.follow()
         self.tell("files", f"{name}: closed")
         if not self.systems:
+            if (controller := self._controller()) is not None:
+                controller.blocks.leave(self)
+                controller.stop_if_unused()
             self._leave()
             await self._have_left()
 
@@ -403,9 +406,6 @@ class FilesPlugin(Guard, SchedulerPlugin):
                 await asyncio.gather(*self._tasks, *agents_go(self.scheduler), return_exceptions=True)
 
     def _leave(self) -> None:
-        if (controller := self._controller()) is not None:
-            controller.blocks.leave(self)
-            controller.stop_if_unused()
         self.is_on = False
         self._judging.stop()
         self._give_back()
@@ -567,7 +567,7 @@ class FilesPlugin(Guard, SchedulerPlugin):
         asked = JudgedThroughput((managed and managed.policy.files) or _DEFAULT)
         view = self._view(system)
         found, _ = asked.decide(view, None)
-        if found is None or found.servers == view.servers:
+        if found is None or found.servers in (view.servers, system.wanted):
             return
         if managed is not None:
             managed.record(asked, view, None, found)
