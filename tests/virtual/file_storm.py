@@ -263,7 +263,8 @@ class Storm:
         try:
             await self._do_some(writer)
         except FileNotFoundError:
-            assert is_gone
+            if not is_gone:
+                raise
             await self._discard(writer)
 
     async def _do_some(self, writer):

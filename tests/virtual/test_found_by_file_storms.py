@@ -314,6 +314,26 @@ def test_with_one_server_a_copy_is_elsewhere_before_its_writer_says_so(storm):
     storm(main, copies=1, batch=0)
 
 
+def test_two_die_one_after_the_other_while_a_file_is_open(storm):
+    """Of its blocks copies are made again in between, though it was not flushed."""
+
+    async def main(cluster, files, port):
+        handle, _, _ = await port.open("scratch/a", "new")
+        await port.write_at(handle, 0, WHOLE)
+        (session,) = system(cluster).table.sessions.values()
+        while len(session.put) < 3:
+            await asyncio.sleep(0.01)
+        blocks, content = system(cluster)._blocks, session.put[0].content
+        for _ in range(2):
+            cluster.kill(name_of(cluster, sorted(blocks.where(content))[0]))
+            await asyncio.sleep(5)
+            assert len(blocks.where(content)) == 2
+        await port.close(handle)
+        assert await port.read("scratch/a") == WHOLE
+
+    storm(main, workers=5, copies=1, batch=0)
+
+
 def test_who_has_given_fewer_copies_says_so_at_once(storm):
     """Others are made then, before the next one dies; the file need not be flushed."""
 

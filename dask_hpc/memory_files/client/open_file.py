@@ -229,8 +229,8 @@ class OpenFile:
                 del self._sending[number]
                 self._sent[number] = (blocks[number].content, agents)
         self._put += there
-        if any(len(agents) <= self._settings.copies for _, _, agents in there):
-            with suppress(OSError):  # else copies are made when it is said the next time
+        if self._settings.copies:  # of what nobody knows no copy is made again
+            with suppress(OSError):
                 put = list(self._put)
                 await self._sender.announce(self.name, self.session, {}, put)
                 self._is_told(put)
