@@ -497,7 +497,8 @@ class FilesPlugin(Guard, SchedulerPlugin):
         return hints
 
     async def prepare(self, agents: Collection[str]) -> None:
-        """These are about to go: what proxies keep back there is written."""
+        """These are about to go: new blocks go to others, and what proxies keep back there is written."""
+        self.announced(agents)
         await asyncio.gather(*(self._flush_proxy(agent) for agent in agents))
 
     async def _flush_proxy(self, agent: str) -> None:
