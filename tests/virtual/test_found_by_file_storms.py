@@ -1,7 +1,9 @@
 """What storms of scratch files found (see ``file_storm``), each in the fewest steps."""
 
 import asyncio
+import random
 
+import file_storm
 import pytest
 from file_storm import BLOCK, CONFIG, without_sockets
 
@@ -396,3 +398,10 @@ def test_a_worker_goes_while_all_are_told(virtual_cluster):
 
     with without_sockets():
         virtual_cluster(main, workers=3)
+
+
+@pytest.mark.parametrize("seed", [856, 9943333293585254400])
+def test_storms_that_lost_a_block(virtual_cluster, seed):
+    """Two workers leave at once, and the one takes what the other has; a shrink trusts in a copy on a worker
+    that has just died."""
+    file_storm.storm(random.Random(seed))

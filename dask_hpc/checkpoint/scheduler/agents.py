@@ -199,6 +199,11 @@ class Agents:
         if (known := self._known.get(address)) is not None:
             known.silent_until, known.pause = 0.0, _FIRST_PAUSE
 
+    @property
+    def leaving(self) -> set[str]:
+        """Those to which nothing new goes now."""
+        return set(self._leaving)
+
     @contextmanager
     def without(self, addresses: Collection[str]) -> Iterator[None]:
         """Nothing new goes to these meanwhile."""

@@ -553,10 +553,17 @@ class CopyKeeper:
                 await self._what_is_on_its_way(leaving)
                 if not any(map(self._context.catalogue.on, leaving)):
                     return
-                hints: dict[str, str] = {}
-                for tenant in self._context.tenants:
-                    hints |= tenant.leaving(leaving)
-                made = await self._maker.make(self._placement.leaving(leaving, hints))
+                made = Made()
+                for _ in range(_TRIES):  # who took some may have begun to leave meanwhile, or died
+                    hints: dict[str, str] = {}
+                    for tenant in self._context.tenants:
+                        hints |= tenant.leaving(leaving)
+                    orders = self._placement.leaving(leaving, hints, self._agents.leaving)
+                    if not orders:
+                        break
+                    found = await self._maker.make(orders)
+                    made.add(found)
+                    made.left = found.left
         except OSError:
             return
         except Exception as error:

@@ -228,17 +228,20 @@ class CopyPlacement:
         beside = [one for one in sorted(copies.where) if domain_of(one) in held]
         return beside[: len(copies.where) - copies.wanted]
 
-    def leaving(self, agents: Iterable[str], hints: Mapping[str, str] | None = None) -> list[Order]:
+    def leaving(
+        self, agents: Iterable[str], hints: Mapping[str, str] | None = None, others: Collection[str] = ()
+    ) -> list[Order]:
         """What makes that others have as many copies of all that these agents have. ``hints`` says of some
-        contents who is to have them."""
+        contents who is to have them; ``others`` are about to leave as well."""
         leaving, found = set(agents), []
+        away = leaving.union(others)
         for content in sorted({one for agent in leaving for one in self.catalogue.on(agent)}):
             copies = self.catalogue.contents[content]
             # What is no key's result is in nobody's memory: see above.
             wanted = copies.wanted + (not self.catalogue.keys_of(content))
-            missing = min(wanted, len(copies.where)) - len(copies.where - leaving)
+            missing = min(wanted, len(copies.where)) - len(copies.where - away)
             if missing > 0:
-                not_to, to = copies.where | leaving, (hints or {}).get(content, "")
+                not_to, to = copies.where | away, (hints or {}).get(content, "")
                 found.append(Order(None, content, copies.nbytes, missing, copies.wanted, not_to, to=to))
         return found
 
@@ -315,9 +318,9 @@ class CopyPlacement:
         having = self._having(order)
         domains = {self._view.domain_of(address) for address in having}
         if order.to and order.to not in order.not_to | having and self._view.is_able(order.to):
-            order.not_to.add(order.to)
-            return [order.to]
-        found = self._alike(order, domains)
+            found = [order.to]
+        else:
+            found = self._alike(order, domains)
         domains.update(map(self._view.domain_of, found))
         if number := order.copies - len(found):
             not_to = order.not_to.union(having, found)

@@ -140,9 +140,13 @@ class TenantBlocks:
         orders = []
         for content, target in moves.items():
             copies = self._catalogue.contents.get(content)
-            if copies is not None and copies.where and target not in copies.where:
-                there = set(copies.where) | set(away)
-                orders.append(Order(None, content, copies.nbytes, 1, copies.wanted, there, to=target))
+            if copies is None or not copies.where:
+                continue
+            # As many as are wanted are elsewhere before one goes: of those that are, one may just have died.
+            missing = min(copies.wanted + 1, len(copies.where)) - len(copies.where - set(away))
+            if missing > 0:
+                there, to = set(copies.where) | set(away), target if target not in copies.where else ""
+                orders.append(Order(None, content, copies.nbytes, missing, copies.wanted, there, to=to))
         with self._agents.without(() if stays else away):
             made = await self._maker.make(orders)
         drops = {}
