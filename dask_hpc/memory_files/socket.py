@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import numpy as np
 from fsspec.asyn import get_loop
 
 from dask_hpc.memory_files.port import FilesPort, How, unpack
@@ -88,22 +89,21 @@ class _Wire:
             if view.nbytes:
                 await loop.sock_sendall(self._sock, view)
 
-    async def receive(self) -> tuple[dict[str, Any], bytearray]:
+    async def receive(self) -> tuple[dict[str, Any], memoryview]:
         head, body = _LENGTHS.unpack(await self._exactly(_LENGTHS.size))
         if head > _LARGEST_HEAD or body > _LARGEST:
             raise ConnectionError("no message of ours")
         said = msgpack.unpackb(await self._exactly(head), strict_map_key=False)
         return said, await self._exactly(body)
 
-    async def _exactly(self, nbytes: int) -> bytearray:
-        found, at, loop = bytearray(nbytes), 0, asyncio.get_running_loop()
-        view = memoryview(found)
+    async def _exactly(self, nbytes: int) -> memoryview:
+        view, at, loop = np.empty(nbytes, np.uint8).data, 0, asyncio.get_running_loop()
         while at < nbytes:
             count = await loop.sock_recv_into(self._sock, view[at:])
             if not count:
                 raise ConnectionError("the other end is gone")
             at += count
-        return found
+        return view
 
     def close(self) -> None:
         with suppress(OSError):
@@ -120,7 +120,7 @@ class SocketFiles:
         self._wire: _Wire | None = None
         self._reading: asyncio.Task[None] | None = None
         self._numbers = count(1)
-        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytearray]]] = {}
+        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], memoryview]]] = {}
         self._connecting = asyncio.Lock()
         #: by handle, what was written and is not answered yet
         self._behind: dict[int, list[asyncio.Future[Any]]] = {}
@@ -296,7 +296,7 @@ class SocketServer:
                 with suppress(OSError):
                     await self._files.discard(handle)
 
-    async def _answer(self, said: Mapping[str, Any], body: bytearray, handles: set[int], wire: _Wire) -> None:
+    async def _answer(self, said: Mapping[str, Any], body: memoryview, handles: set[int], wire: _Wire) -> None:
         answer: dict[str, Any] = {"number": said["number"]}
         found: Any = b""
         try:

@@ -394,7 +394,7 @@ class DirectFiles:
         """A whole file at once."""
         began, (name, rest) = perf_counter(), split(path)
         view = memoryview(data).cast("B")
-        settings = self._settings.get(name) or await self.settings(name)
+        settings = await self.known(name)
         size = settings.block
         numbers = range(-(-view.nbytes // size))
         if view.nbytes > QUICK:
@@ -405,9 +405,7 @@ class DirectFiles:
             "do": "begin", "fs": name, "path": rest, "how": how,
             "blocks": [[number, one.content, one.nbytes] for number, one in blocks.items()],
         }  # fmt: skip
-        answer, plain = await self.ask([step, {"do": "settings", "fs": name}])
-        begun = unpack(answer)
-        self.know(name, unpack(plain))
+        (begun,) = await self.do([step])
         session = begun["session"]
         try:
             put = []

@@ -107,8 +107,10 @@ class RoutedFiles:
         except OSError:  # whatever is asked will say so
             return self.direct
         wanted = settings.write_back > 0 if settings.proxy is None else settings.proxy
+        if not wanted:
+            return self.direct
         where = socket_of(self.direct.run)
-        if not wanted or SERVED.get(where) is self.direct or not os.path.exists(where):
+        if SERVED.get(where) is self.direct or not os.path.exists(where):
             return self.direct
         if (found := self._proxies.get(where)) is None:
             found = self._proxies[where] = SocketFiles(where, self.loop)
