@@ -1,11 +1,14 @@
 """Scratch files by the Unix socket of a host's proxy: for programs that are no part of Dask, and for what is
 to stay with the proxy for a while.
 
-A message is its length, a head in msgpack, and bytes. Several may be on their way, each with a number.
+A message is its length, a head in msgpack, and bytes. Several may be on their way, each with a number. Bytes
+of some size do not go through the socket, which would take them in many small parts: both ends have some
+memory in common, in which the one puts them and the other finds them.
 """
 
 import asyncio
 import errno
+import mmap
 import os
 import socket
 import struct
@@ -27,6 +30,8 @@ from dask_hpc.model.errors import InputError
 _LENGTHS = struct.Struct("<IQ")  # of the head, and of the bytes
 _LARGEST_HEAD, _LARGEST = 2**28, 2**33
 _BUFFER = 4 * 2**20
+_SLOTS, _SLOT = 8, 4 * 2**20  # memory that both ends have in common
+_LEAST = 2**15  # bytes that go there
 _BEHIND = 4  # writes to a file that are not waited for
 _MANY = 100  # connections that wait to be accepted
 #: by its socket, what this process serves
@@ -68,6 +73,49 @@ def _answers(path: str) -> bool:
 
 class ProxyGone(OSError):
     """It does not answer."""
+
+
+class _Shared:
+    """Memory that both ends have in common, in slots of one size."""
+
+    def __init__(self, file: int) -> None:
+        self.view = memoryview(mmap.mmap(file, _SLOTS * _SLOT))
+        #: where those begin that may be used
+        self.free = list(range(0, _SLOTS * _SLOT, _SLOT))
+
+    @classmethod
+    def offer(cls, sock: socket.socket) -> "_Shared | None":
+        """Make some, and say so to the other end; nothing where that cannot be had."""
+        if not hasattr(os, "memfd_create"):
+            sock.send(b"-")
+            return None
+        file = os.memfd_create("dask-hpc-files")
+        try:
+            os.ftruncate(file, _SLOTS * _SLOT)
+            socket.send_fds(sock, [b"+"], [file])
+            return cls(file)
+        finally:
+            os.close(file)
+
+    @classmethod
+    async def accept(cls, sock: socket.socket) -> "_Shared | None":
+        """What the other end has said of it."""
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(sock, ready.set_result, None)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(sock)
+        said, files, *_ = socket.recv_fds(sock, 1, 1)
+        if not said:
+            raise ConnectionError("the other end is gone")
+        if not files:
+            return None
+        try:
+            return cls(files[0])
+        finally:
+            os.close(files[0])
 
 
 class _Wire:
@@ -120,7 +168,10 @@ class SocketFiles:
         self._wire: _Wire | None = None
         self._reading: asyncio.Task[None] | None = None
         self._numbers = count(1)
-        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], memoryview]]] = {}
+        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], Any]]] = {}
+        self._shared: _Shared | None = None
+        #: by call, the slot that is its
+        self._slots: dict[int, int] = {}
         self._connecting = asyncio.Lock()
         #: by handle, what was written and is not answered yet
         self._behind: dict[int, list[asyncio.Future[Any]]] = {}
@@ -199,7 +250,9 @@ class SocketFiles:
                 wire = self._wire
             number = next(self._numbers)
             answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-            await wire.send({"number": number, "call": call, "args": list(args)}, body)
+            head = {"number": number, "call": call, "args": list(args)}
+            body = self._put(number, head, body)
+            await wire.send(head, body)
             said, found = await answer
         except (ConnectionError, FileNotFoundError) as error:
             text = f"the proxy does not answer: {error}"
@@ -208,11 +261,28 @@ class SocketFiles:
             return found if call in _TAKES else said["is"]
         return unpack(said)
 
+    def _put(self, number: int, head: dict[str, Any], body: Any) -> Any:
+        """The bytes of a call, or those of its answer, go by a slot if they are many and not too many. What
+        has to go through the socket."""
+        view = memoryview(body).cast("B")
+        nbytes, shared = view.nbytes, self._shared
+        if head["call"] in _TAKES:
+            begin, end = head["args"][1:3]
+            nbytes = 0 if end is None else end - begin
+        if shared is None or not _LEAST <= nbytes <= _SLOT or not shared.free:
+            return view
+        at = self._slots[number] = shared.free.pop()
+        head["at"], head["size"] = at, nbytes
+        shared.view[at : at + view.nbytes] = view
+        return b""
+
     async def _connect(self) -> _Wire:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         wire = _Wire(sock)
         try:
             await asyncio.get_running_loop().sock_connect(sock, self.path)
+            self._shared = _Shared.offer(sock)
+            self._slots.clear()
         except BaseException:
             wire.close()
             raise
@@ -221,7 +291,13 @@ class SocketFiles:
     async def _read(self, wire: _Wire) -> None:
         try:
             while True:
-                said, body = await wire.receive()
+                said, got = await wire.receive()
+                body: Any = got
+                at, shared = self._slots.pop(said["number"], None), self._shared
+                if at is not None and shared is not None:
+                    if "size" in said:
+                        body = bytes(shared.view[at : at + said["size"]])
+                    shared.free.append(at)
                 if (answer := self._waiting.pop(said["number"], None)) is not None and not answer.done():
                     answer.set_result((said, body))
         except OSError as error:
@@ -273,17 +349,19 @@ class SocketServer:
         with sock:
             while True:
                 client, _ = await asyncio.get_running_loop().sock_accept(sock)
-                task = asyncio.ensure_future(self._serve(_Wire(client)))
+                task = asyncio.ensure_future(self._serve(client))
                 self._clients.add(task)
                 task.add_done_callback(self._clients.discard)
 
-    async def _serve(self, wire: _Wire) -> None:
+    async def _serve(self, sock: socket.socket) -> None:
         handles: set[int] = set()
         working: set[asyncio.Task[None]] = set()
+        wire = _Wire(sock)
         try:
+            shared = await _Shared.accept(sock)
             while True:
                 said, body = await wire.receive()
-                task = asyncio.ensure_future(self._answer(said, body, handles, wire))
+                task = asyncio.ensure_future(self._answer(said, body, handles, wire, shared))
                 working.add(task)
                 task.add_done_callback(working.discard)
         except (OSError, ValueError):
@@ -296,13 +374,25 @@ class SocketServer:
                 with suppress(OSError):
                     await self._files.discard(handle)
 
-    async def _answer(self, said: Mapping[str, Any], body: memoryview, handles: set[int], wire: _Wire) -> None:
+    async def _answer(
+        self,
+        said: Mapping[str, Any],
+        body: memoryview,
+        handles: set[int],
+        wire: _Wire,
+        shared: _Shared | None,
+    ) -> None:
         answer: dict[str, Any] = {"number": said["number"]}
         found: Any = b""
         try:
             call, args = said["call"], said["args"]
             if call not in CALLS:
                 raise OSError(errno.EINVAL, f"no such call: {call}", "hpcmemory://")
+            slot = shared.view[said["at"] : said["at"] + said["size"]] if shared and "at" in said else None
+            if slot is not None and call == "write":
+                body = slot
+            elif slot is not None and call in _GIVES:
+                body = memoryview(bytes(slot))  # it stays here for longer
             if call == "do":
                 answer["is"] = await self._ask(*args)
             elif call == "write":
@@ -312,6 +402,9 @@ class SocketServer:
             elif call in _TAKES:
                 found = await getattr(self._files, call)(*args)
                 answer["is"] = True
+                if slot is not None and len(found) <= len(slot):
+                    slot[: len(found)] = found
+                    answer["size"], found = len(found), b""
             else:
                 more = (body,) if call in _GIVES else ()
                 answer["is"] = await getattr(self._files, call)(*args, *more)
