@@ -230,15 +230,18 @@ class Agent(WorkerPlugin):
         await self._fetch(wanted, answers, self._keep, self.kept.room)
         return [one if isinstance(one, dict) else self._have(one) or _answer(one) for one in answers]
 
-    async def put(self, blocks: list[dict[str, Any]], parts: list[Any]) -> list[Answer]:
+    async def put(
+        self, blocks: list[dict[str, Any]], parts: list[Any], is_here: bool = False
+    ) -> list[Answer]:
         """Keep blocks that somebody gives: what to know of each (``block.told``), and the bytes of all, one
-        behind the other. Answers as ``take`` does."""
+        behind the other. Answers as ``take`` does. ``is_here``: it is this very worker that gives them."""
         self._may_take()
         answers: list[Answer] = []
         reach("put-begun")
         nbytes = sum(sum(one["sizes"]) for one in blocks)
         # One keeps the memory of its message, unless that is the sender's own.
-        is_one = len(blocks) == 1 and not self._worker.address.startswith("inproc")
+        is_theirs = is_here or self._worker.address.startswith("inproc")
+        is_one = len(blocks) == 1 and not is_theirs
         if nbytes <= QUICK:
             came = list(unpacked(blocks, parts, apart=not is_one))
         else:

@@ -21,7 +21,10 @@ from weakref import ref
 import fsspec
 from distributed import Client
 
-from dask_hpc.checkpoint.store.seal import Key, Services, seal, unseal
+from dask_hpc.checkpoint.store.files import Trouble
+from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, seal, unseal
+from dask_hpc.checkpoint.worker.agent import NAME as AGENT
+from dask_hpc.checkpoint.worker.agent import Agent
 from dask_hpc.checkpoint.worker.block import QUICK, Block, told, travelling
 from dask_hpc.checkpoint.worker.transfer import Stream, Window, an_answer, pause
 from dask_hpc.memory_files.client.open_file import OpenFile
@@ -63,8 +66,13 @@ class Reach:
         return await getattr(self._there.scheduler, call)(**what)
 
     def agent(self, address: str) -> Any:
-        """What calls an agent: another one, or that of this very worker."""
+        """What calls an agent."""
         return self._there.rpc(address)
+
+    def own_agent(self, address: str) -> Agent | None:
+        """The agent itself, if it is that of this very worker."""
+        found = self._there.plugins.get(AGENT) if address == self.me else None
+        return found if isinstance(found, Agent) else None
 
     async def unless_gone(self, address: str, work: Coroutine[Any, Any, Any]) -> Any:
         """What comes of a call to an agent. Dask tries for half a minute to reach a dead one: then it is
@@ -166,6 +174,8 @@ class _Letters:
 
     async def _send(self, blocks: list[Block]) -> list[dict[str, Any]]:
         parts = [piece for block in blocks for piece in block.pieces]
+        if (own := self._reach.own_agent(self._agent)) is not None:
+            return await own.put([told(one) for one in blocks], parts, is_here=True)
         try:
             rpc = self._reach.agent(self._agent)
             call = rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
@@ -498,6 +508,10 @@ class DirectFiles:
         return found
 
     async def _from(self, agent: str, some: list[tuple[int, str]], into: dict[int, memoryview]) -> None:
+        if (own := self._reach.own_agent(agent)) is not None:
+            for number, content in some:
+                into[number] = await self._own(own, content)
+            return
         known = self._requests.get(agent)
         if known is None:
             known = self._requests[agent] = _Requests(self._reach, agent, self._window)
@@ -507,6 +521,16 @@ class DirectFiles:
                 raise _Moved(f"{agent}: {what}")
             is_long = "note" in what.head and what.nbytes > QUICK
             into[number] = await asyncio.to_thread(self._bytes_of, what) if is_long else self._bytes_of(what)
+
+    async def _own(self, agent: Agent, content: str) -> memoryview:
+        """The bytes of a block of this very worker."""
+        try:
+            block = agent.kept.get(content)
+            if block.in_memory and "note" not in block.head:
+                return self._bytes_of(block)
+            return await asyncio.to_thread(lambda: self._bytes_of(agent.kept.intact(content)))
+        except (KeyError, Damaged, Trouble) as error:
+            raise _Moved(f"{self._reach.me}: {error}") from None
 
     async def stage(self, path: str, to: str) -> tuple[int, list[int]]:
         """Write one version of a file to a store: whole, or not at all. How many bytes, and which version."""
