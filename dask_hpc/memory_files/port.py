@@ -33,6 +33,12 @@ class FilesPort(Protocol):
     async def write(self, path: str, data: Any, how: How = "new") -> None:
         """A whole file at once."""
 
+    async def read_many(self, wanted: Sequence[tuple[str, int, int | None]]) -> list[bytes | BaseException]:
+        """Of many files, or parts of them; where something is wrong, that."""
+
+    async def write_many(self, files: Mapping[str, Any], how: How = "new") -> None:
+        """Many whole files."""
+
     async def open(self, path: str, how: How) -> tuple[int, int, int]:
         """Begin to write: a handle, the size that the file has, and how many bytes may be gathered before
         they are said to be written."""

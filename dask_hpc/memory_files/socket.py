@@ -190,6 +190,14 @@ class SocketFiles:
         """A whole file at once."""
         await self._call("write", path, how, body=data)
 
+    async def read_many(self, wanted: Sequence[tuple[str, int, int | None]]) -> list[bytes | BaseException]:
+        """Of many files, or parts of them; where something is wrong, that."""
+        return await asyncio.gather(*(self.read(*one) for one in wanted), return_exceptions=True)
+
+    async def write_many(self, files: Mapping[str, Any], how: How = "new") -> None:
+        """Many whole files."""
+        await asyncio.gather(*(self.write(path, data, how) for path, data in files.items()))
+
     async def open(self, path: str, how: How) -> tuple[int, int, int]:
         """Begin to write."""
         handle, size, _ = await self._call("open", path, how)

@@ -525,3 +525,28 @@ def test_programs_see_what_others_write(apart):
         ]  # fmt: skip
         with fsspec.open(f"{url}/answer.npy") as file:
             assert np.array_equal(np.load(file), 1 + heat(days=3).heat.mean("time").values)
+
+
+def test_many_files_at_once_each_with_what_was_wrong(small_cluster):
+    """Some are large, some are folders, some are not there: the others are as they should be."""
+    fs, url = small_cluster.files.fs, small_cluster.files.url
+    files = {url(f"many/{number}"): bytes([number]) * number * 7000 for number in range(60)}
+    files[url("many/large")] = b"L" * 2_000_000
+    fs.pipe(files)
+    names = {one.removeprefix("hpcmemory://"): data for one, data in files.items()}
+    assert fs.cat(list(files)) == names
+    assert fs.cat([*files, url("many/none")], on_error="omit") == names
+    found = fs.cat_ranges([url("many/9"), url("many/none"), url("many/large")], [10, 0, 5], [20, 5, None])
+    assert (found[0], found[2]) == (b"\x09" * 10, b"L" * 1_999_995)
+    assert isinstance(found[1], FileNotFoundError)
+    with pytest.raises(FileNotFoundError):
+        fs.cat([url("many/9"), url("many/none")])
+    fs.makedirs(url("many/folder"))
+    with pytest.raises(IsADirectoryError):
+        fs.pipe({url("many/first"): b"1", url("many/folder"): b"x", url("many/last"): b"2"})
+    assert fs.cat_file(url("many/first")) + fs.cat_file(url("many/last")) == b"12"
+    with pytest.raises(FileExistsError):
+        fs.pipe({url("many/last"): b"3", url("many/new"): b"4"}, mode="create")
+    assert fs.cat_file(url("many/last")) + fs.cat_file(url("many/new")) == b"24"
+    fs.rm(url("many"), recursive=True)
+    assert small_cluster.files.status()["writers"] == 0

@@ -25,13 +25,15 @@ from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, seal, unseal
 from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 from dask_hpc.checkpoint.worker.agent import Agent
-from dask_hpc.checkpoint.worker.block import QUICK, Block, told, travelling
+from dask_hpc.checkpoint.worker.block import QUICK, Block, first_few, told, travelling
 from dask_hpc.checkpoint.worker.transfer import Stream, Window, an_answer, pause
 from dask_hpc.memory_files.client.open_file import OpenFile
 from dask_hpc.memory_files.port import How, split, unpack
 from dask_hpc.memory_files.settings import FilesSettings
 
 _TRIES = 6  # at reading what moves, and at finding room
+_AT_ONCE = 64  # files that are written on their own
+_FILES = 512  # small files that are written together
 _LARGE = 2**18  # bytes of a block that goes alone
 _MESSAGE = 8 * 2**20  # bytes that go to an agent at once
 _SMALL = 4 * 2**20  # bytes of a block that comes in one message with others
@@ -107,7 +109,7 @@ class _Requests:
         self._next: list[tuple[str, asyncio.Future[Any]]] = []
         self._going: set[asyncio.Task[None]] = set()
 
-    async def get(self, content: str) -> Any:
+    def get(self, content: str) -> "asyncio.Future[Any]":
         """The block, or what was wrong."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._next.append((content, answer))
@@ -115,7 +117,7 @@ class _Requests:
             task = asyncio.ensure_future(self._go())
             self._going.add(task)
             task.add_done_callback(self._going.discard)
-        return await answer
+        return answer
 
     async def _go(self) -> None:
         while self._next:
@@ -171,6 +173,14 @@ class _Letters:
                         answer.set_result(one)
         finally:
             self._going = None
+
+    async def put_many(self, blocks: Sequence[Block]) -> list[dict[str, Any]]:
+        """The same of several small ones, which go together."""
+        said: list[dict[str, Any]] = []
+        while len(said) < len(blocks):
+            left = blocks[len(said) :]
+            said += await self._send(list(left[: first_few((one.nbytes for one in left), _MESSAGE)]))
+        return said
 
     async def _send(self, blocks: list[Block]) -> list[dict[str, Any]]:
         parts = [piece for block in blocks for piece in block.pieces]
@@ -427,6 +437,90 @@ class DirectFiles:
             raise
         self._took(name, view.nbytes, perf_counter() - began)
 
+    async def write_many(self, files: Mapping[str, Any], how: How = "new") -> None:
+        """Many whole files: small ones together, in few messages. Each is there or not; what was wrong with
+        the first one that is not is raised when all others are."""
+        together: dict[str, memoryview] = {}
+        alone = []
+        for path, data in files.items():
+            view = memoryview(data).cast("B")
+            if view.nbytes <= _LARGE and (await self.known(split(path)[0])).batch:
+                together[path] = view
+            else:
+                alone.append((path, data))
+        paths = list(together)
+        wrong: OSError | None = None
+        works = [
+            self._write_some({path: together[path] for path in paths[at : at + _FILES]}, how)
+            for at in range(0, len(paths), _FILES)
+        ]
+        lanes = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(path: str, data: Any) -> None:
+            async with lanes:
+                await self.write(path, data, how)
+
+        works.append(together_or_wrong([one(*each) for each in alone]))
+        for work in works:
+            try:
+                await work
+            except OSError as error:
+                wrong = wrong or error
+        if wrong is not None:
+            raise wrong
+
+    async def _write_some(self, files: Mapping[str, memoryview], how: How) -> None:
+        began, made, begins = perf_counter(), [], []
+        for path, view in files.items():
+            settings = await self.known(split(path)[0])
+            blocks = self._many(view, range(-(-view.nbytes // settings.block)), settings)
+            name, rest = split(path)
+            made.append(blocks)
+            begins.append({
+                "do": "begin", "fs": name, "path": rest, "how": how,
+                "blocks": [[number, one.content, one.nbytes] for number, one in blocks.items()],
+            })  # fmt: skip
+        answers = await self.ask(begins)
+        for_agent: dict[str, list[tuple[int, int]]] = {}
+        for place, answer in enumerate(answers):
+            for number, agents in enumerate(answer["ok"].get("places", ()) if "ok" in answer else ()):
+                for agent in agents:
+                    for_agent.setdefault(agent, []).append((place, number))
+        there: dict[tuple[int, int], list[str]] = {}
+
+        async def give(agent: str, wanted: Sequence[tuple[int, int]]) -> None:
+            letters = self._letters.setdefault(agent, _Letters(self._reach, agent))
+            said = await letters.put_many([made[place][number] for place, number in wanted])
+            for one, answer in zip(wanted, said, strict=True):
+                if "content" in answer:
+                    there.setdefault(one, []).append(agent)
+
+        await asyncio.gather(*(give(*one) for one in for_agent.items()))
+        ends, wrong = [], None
+        for place, (path, answer) in enumerate(zip(files, answers, strict=True)):
+            try:
+                begun, blocks, name = unpack(answer), made[place], split(path)[0]
+                put = [[one, block.content, there.get((place, one), [])] for one, block in blocks.items()]
+                if not all(have for _, _, have in put):  # others may take what these did not
+                    put = await self.send(name, begun["session"], blocks, dict(enumerate(begun["places"])))
+                ends.append({
+                    "do": "commit", "fs": name, "session": begun["session"],
+                    "size": files[path].nbytes, "put": put, "ends": True, "cuts": True,
+                })  # fmt: skip
+            except OSError as error:
+                wrong = wrong or error
+                if "ok" in answer:
+                    await self._abandon(name, answer["ok"]["session"])
+        for answer, end in zip(await self.ask(ends) if ends else (), ends, strict=True):
+            try:
+                unpack(answer)
+            except OSError as error:
+                wrong = wrong or error
+                await self._abandon(end["fs"], end["session"])
+        if wrong is not None:
+            raise wrong
+        self._took(split(path)[0], sum(view.nbytes for view in files.values()), perf_counter() - began)
+
     def _many(self, view: memoryview, numbers: Iterable[int], settings: FilesSettings) -> dict[int, Block]:
         size = settings.block
         return {one: self.made(view[one * size : (one + 1) * size], settings) for one in numbers}
@@ -450,6 +544,56 @@ class DirectFiles:
             if handle.path == path and handle.is_shown:
                 return await handle.read_back(begin, end)
         return await self.read_sent(path, begin, end, number)
+
+    async def read_many(self, wanted: Sequence[tuple[str, int, int | None]]) -> list[bytes | BaseException]:
+        """Of many files, or parts of them; where something is wrong, that."""
+        shown = {handle.path for handle in self._handles.values() if handle.is_shown}
+        steps = [
+            {"do": "places", "fs": split(path)[0], "path": split(path)[1], "begin": begin, "end": end}
+            for path, begin, end in wanted
+        ]
+        answers = await self.ask(steps) if steps else []
+        coming: list[dict[int, asyncio.Future[Any]] | None] = []
+        for (path, *_), answer in zip(wanted, answers, strict=True):
+            some: dict[int, asyncio.Future[Any]] | None = {}
+            if (
+                path in shown
+                or "ok" not in answer
+                or not all(where for _, _, where, _ in answer["ok"]["blocks"])
+            ):
+                some = None
+            for number, content, where, _ in answer["ok"]["blocks"] if some is not None else ():
+                agent = where[number % len(where)]
+                if some is not None and self._reach.own_agent(agent) is None:
+                    some[number] = self._asked(agent).get(content)
+                else:
+                    some = None
+            coming.append(some)
+        found: list[bytes | BaseException] = []
+        for (path, begin, end), answer, some in zip(wanted, answers, coming, strict=True):
+            try:
+                found.append(await self._whole(path, begin, end, answer, some))
+            except Exception as error:
+                found.append(error)
+        return found
+
+    async def _whole(
+        self,
+        path: str,
+        begin: int,
+        end: int | None,
+        answer: Mapping[str, Any],
+        coming: Mapping[int, asyncio.Future[Any]] | None,
+    ) -> bytes:
+        """One of several that were asked for at once; if that went wrong, or is not so simple, once more."""
+        if coming is not None:
+            blocks = {number: await one for number, one in coming.items()}
+            if all(isinstance(one, Block) for one in blocks.values()):
+                places = answer["ok"]
+                stop = places["size"] if end is None else min(end, places["size"])
+                views = {number: self._bytes_of(one) for number, one in blocks.items()}
+                return b"".join(_cut(views, places, places["block"], begin, stop))
+        return await self.read(path, begin, end)
 
     async def read_sent(
         self, path: str, begin: int = 0, end: int | None = None, number: int | None = None
@@ -512,15 +656,19 @@ class DirectFiles:
             for number, content in some:
                 into[number] = await self._own(own, content)
             return
-        known = self._requests.get(agent)
-        if known is None:
-            known = self._requests[agent] = _Requests(self._reach, agent, self._window)
+        known = self._asked(agent)
         came = await asyncio.gather(*(known.get(content) for _, content in some))
         for (number, _), what in zip(some, came, strict=True):
             if not isinstance(what, Block):
                 raise _Moved(f"{agent}: {what}")
             is_long = "note" in what.head and what.nbytes > QUICK
             into[number] = await asyncio.to_thread(self._bytes_of, what) if is_long else self._bytes_of(what)
+
+    def _asked(self, agent: str) -> _Requests:
+        known = self._requests.get(agent)
+        if known is None:
+            known = self._requests[agent] = _Requests(self._reach, agent, self._window)
+        return known
 
     async def _own(self, agent: Agent, content: str) -> memoryview:
         """The bytes of a block of this very worker."""
@@ -646,6 +794,13 @@ def unstage(url: str) -> None:
     fs, path = fsspec.core.url_to_fs(url)
     with suppress(FileNotFoundError):
         fs.rm_file(path)
+
+
+async def together_or_wrong(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """All of it, whatever goes wrong with some; then the first error is raised."""
+    for one in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(one, BaseException):
+            raise one
 
 
 class _Moved(Exception):

@@ -27,6 +27,7 @@ PROTOCOL = "hpcmemory"
 ALIAS = "hpc-memory"
 _AHEAD, _PIECES = 2**20, 8  # bytes of a piece that is fetched ahead, and how many of them
 _TRIES = 5  # at reading a file that others write
+_TOGETHER = 256  # parts of files that are asked for at once
 _PIECE = 16 * 2**20  # bytes of a local file that are in memory at once
 _MODES: dict[str, How] = {"wb": "new", "w+b": "new", "xb": "only-new", "x+b": "only-new", "ab": "append",
                           "a+b": "append", "r+b": "change"}  # fmt: skip
@@ -201,6 +202,60 @@ class MemoryFileSystem(AsyncFileSystem):
         path = self._strip_protocol(path)
         how: How = "only-new" if mode == "create" else "new"
         await self._there(path, self._port(path).write(path, value, how))
+
+    async def _cat(
+        self,
+        path: Any,
+        recursive: bool = False,
+        on_error: str = "raise",
+        batch_size: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        if not isinstance(path, list) or recursive or kwargs:
+            return await super()._cat(path, recursive, on_error, batch_size, **kwargs)
+        paths = await self._expand_path(path)
+        found = await self._cat_ranges(paths, [0] * len(paths), [None] * len(paths))
+        if on_error == "raise" and (wrong := next((x for x in found if isinstance(x, Exception)), None)):
+            raise wrong
+        pairs = zip(paths, found, strict=True)
+        return {one: what for one, what in pairs if on_error != "omit" or not isinstance(what, Exception)}
+
+    async def _cat_ranges(
+        self,
+        paths: Any,
+        starts: Any,
+        ends: Any,
+        max_gap: Any = None,
+        batch_size: Any = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> Any:
+        given = [starts if isinstance(starts, list) else [starts] * len(paths),
+                 ends if isinstance(ends, list) else [ends] * len(paths)]  # fmt: skip
+        plain = all(one is None or one >= 0 for some in given for one in some) and max_gap is None
+        if not plain or not paths or not len(paths) == len(given[0]) == len(given[1]):
+            return await super()._cat_ranges(paths, starts, ends, max_gap, batch_size, on_error, **kwargs)
+        wanted = [(self._strip_protocol(p), s or 0, e) for p, s, e in zip(paths, *given, strict=True)]
+        first = wanted[0][0]
+        found: list[Any] = []
+        for at in range(0, len(wanted), _TOGETHER):
+            port = self._port(first)
+            found += await self._there(first, port.read_many(wanted[at : at + _TOGETHER]))
+        if on_error != "return" and (wrong := next((x for x in found if isinstance(x, Exception)), None)):
+            raise wrong
+        return found
+
+    async def _pipe(
+        self, path: Any, value: Any = None, batch_size: Any = None, mode: str = "overwrite", **kwargs: Any
+    ) -> None:
+        given = {path: value} if isinstance(path, str) else path
+        files = {self._strip_protocol(one): data for one, data in given.items()}
+        how: How = "only-new" if mode == "create" else "new"
+        if len(files) == 1:
+            await self._pipe_file(*next(iter(files.items())), mode=mode)
+        elif files:
+            first = next(iter(files))
+            await self._there(first, self._port(first).write_many(files, how))
 
     async def _cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)

@@ -1,5 +1,6 @@
 """Scratch files for a process that is part of Dask: what needs the proxy of its host goes there."""
 
+import asyncio
 import errno
 import os
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,22 @@ class RoutedFiles:
             await (await self._way(split(path)[0])).write(path, data, how)
         except ProxyGone:
             await self.direct.write(path, data, how)
+
+    async def read_many(self, wanted: Sequence[tuple[str, int, int | None]]) -> list[bytes | BaseException]:
+        """Of many files, or parts of them; where something is wrong, that."""
+        ways = {name: await self._way(name) for name in {split(path)[0] for path, *_ in wanted}}
+        if set(ways.values()) == {self.direct}:
+            return await self.direct.read_many(wanted)
+        return await asyncio.gather(*(self.read(*one) for one in wanted), return_exceptions=True)
+
+    async def write_many(self, files: Mapping[str, Any], how: How = "new") -> None:
+        """Many whole files."""
+        for name in {split(path)[0]: None for path in files}:
+            theirs = {path: data for path, data in files.items() if split(path)[0] == name}
+            try:
+                await (await self._way(name)).write_many(theirs, how)
+            except ProxyGone:
+                await self.direct.write_many(theirs, how)
 
     async def open(self, path: str, how: How) -> tuple[int, int, int]:
         """Begin to write: see ``FilesPort``."""
