@@ -92,9 +92,8 @@ def test_bad_values_name_the_key(key, bad):
 
 
 def test_settings_are_everything_but_the_policy():
-    plain = {
-        k: v for k, v in config.DEFAULTS["hpc"].items() if k not in ("policy", "batch", "ask", "checkpoint")
-    }
+    apart = ("policy", "batch", "ask", "checkpoint", "memory-files")
+    plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k not in apart}
     plain |= {"drain": 10.0, "farewell": 25.0, "power-interval": 1.0, "history": None}  # see conftest.py
     assert config.settings() == plain
     assert set(config.LIVE) <= set(config.settings())

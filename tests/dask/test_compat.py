@@ -1898,3 +1898,10 @@ async def test_what_is_of_a_shuffle_does_not_run_twice(c, s, a, b):
     await Event("go").set()
     await c.gather([marked, barrier])
     del after
+
+
+@one
+async def test_by_what_this_process_is_part_of_dask(c, s, a):
+    assert a in Worker._instances, "Worker._instances is gone"
+    assert compat.server_here() is c, "default_client is another"
+    assert await c.submit(lambda: compat.server_here().address) == a.address
