@@ -68,7 +68,7 @@ def split(path: str) -> tuple[str, str]:
     return name, rest
 
 
-def unpack(answer: Mapping[str, Any], name: str = "") -> Any:
+def unpack(answer: Mapping[str, Any]) -> Any:
     """What one step has brought. Raises what was wrong with it."""
     if "ok" in answer:
         return answer["ok"]

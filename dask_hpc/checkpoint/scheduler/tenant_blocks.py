@@ -103,10 +103,6 @@ class TenantBlocks:
         """It said that it takes no more."""
         self._agents.is_full(agent)
 
-    def silent(self, agent: str) -> None:
-        """It does not answer: it is left alone for a while."""
-        self._agents.is_silent(agent)
-
     def release(self, owner: Hashable, contents: Iterable[str] | None = None) -> None:
         """Nobody needs these of an owner's any longer, or none of them."""
         if contents is None:

@@ -16,17 +16,15 @@ from math import inf
 from secrets import token_hex
 from time import monotonic, perf_counter
 from typing import Any
-from weakref import ref
 
 import fsspec
-from distributed import Client
 
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, seal, unseal
-from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 from dask_hpc.checkpoint.worker.agent import Agent
-from dask_hpc.checkpoint.worker.block import QUICK, Block, first_few, told, travelling
-from dask_hpc.checkpoint.worker.transfer import Stream, Window, an_answer, pause
+from dask_hpc.checkpoint.worker.block import QUICK, Block
+from dask_hpc.checkpoint.worker.transfer import Window, pause
+from dask_hpc.memory_files.client.messages import LARGE, BlockLetters, BlockRequests, Reach
 from dask_hpc.memory_files.client.open_file import OpenFile
 from dask_hpc.memory_files.port import How, split, unpack
 from dask_hpc.memory_files.settings import FilesSettings
@@ -34,61 +32,11 @@ from dask_hpc.memory_files.settings import FilesSettings
 _TRIES = 6  # at reading what moves, and at finding room
 _AT_ONCE = 64  # files that are written on their own
 _FILES = 512  # small files that are written together
-_LARGE = 2**18  # bytes of a block that goes alone
-_MESSAGE = 8 * 2**20  # bytes that go to an agent at once
-_SMALL = 4 * 2**20  # bytes of a block that comes in one message with others
-_LANES = 2  # times that an agent is asked at once
+_PIECE = 8 * 2**20  # bytes that are on their way to a store at once
 _WINDOW = 64 * 2**20  # bytes of a file on their way
 _GATHER = 2**18
-_PATIENCE = 30.0  # seconds for an answer beside the time for the bytes
-_SLOWEST = 2**20  # bytes per second; slower than that an answer does not come
 _RATES = 64
-_LOOK = 1.0  # seconds after which we ask whether an agent is still there that has not answered
 _FRESH = 1.0  # seconds for which settings are taken to be as they were
-
-
-class Reach:
-    """How a process reaches scheduler and agents: by its client or its worker."""
-
-    def __init__(self, server: Any) -> None:
-        self._server = ref(server)
-        #: who it is for the scheduler: what it has begun ends with it
-        self.me: str = server.id if isinstance(server, Client) else server.address
-        self.loop: asyncio.AbstractEventLoop = server.loop.asyncio_loop
-
-    @property
-    def _there(self) -> Any:
-        found = self._server()
-        if found is None or found.scheduler is None:
-            raise ConnectionError("this client is closed")
-        return found
-
-    async def ask(self, call: str, **what: Any) -> Any:
-        """The scheduler's answer."""
-        return await getattr(self._there.scheduler, call)(**what)
-
-    def agent(self, address: str) -> Any:
-        """What calls an agent."""
-        return self._there.rpc(address)
-
-    def own_agent(self, address: str) -> Agent | None:
-        """The agent itself, if it is that of this very worker."""
-        found = self._there.plugins.get(AGENT) if address == self.me else None
-        return found if isinstance(found, Agent) else None
-
-    async def unless_gone(self, address: str, work: Coroutine[Any, Any, Any]) -> Any:
-        """What comes of a call to an agent. Dask tries for half a minute to reach a dead one: then it is
-        a ``ConnectionError`` as soon as the scheduler knows of it."""
-        task, wait = asyncio.ensure_future(work), _LOOK
-        try:
-            while not (await asyncio.wait([task], timeout=wait))[0]:
-                (said,) = await self.ask("hpc_files_do", owner=self.me, steps=[{"do": "agents"}]) or [None]
-                if said is not None and address not in unpack(said):
-                    raise ConnectionError(f"{address} is gone")
-                wait *= 2
-            return task.result()
-        finally:
-            task.cancel()
 
 
 @dataclass(slots=True)
@@ -97,103 +45,6 @@ class _Out:
 
     steps: list[Mapping[str, Any]] = field(default_factory=list)
     waiting: list[tuple[int, int, "asyncio.Future[list[Any]]"]] = field(default_factory=list)
-
-
-class _Requests:
-    """Blocks that one agent is asked for: while it is, what is wanted next is gathered."""
-
-    def __init__(self, reach: Reach, agent: str, window: Window) -> None:
-        self._reach = reach
-        self._agent = agent
-        self._window = window
-        self._next: list[tuple[str, asyncio.Future[Any]]] = []
-        self._going: set[asyncio.Task[None]] = set()
-
-    def get(self, content: str) -> "asyncio.Future[Any]":
-        """The block, or what was wrong."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._next.append((content, answer))
-        if len(self._going) < _LANES:
-            task = asyncio.ensure_future(self._go())
-            self._going.add(task)
-            task.add_done_callback(self._going.discard)
-        return answer
-
-    async def _go(self) -> None:
-        while self._next:
-            some, self._next = self._next, []
-
-            async def came(place: int, what: Any, some: Any = some) -> None:
-                if not some[place][1].done():
-                    some[place][1].set_result(what)
-
-            stream = Stream(self._reach.agent(self._agent), came, window=self._window, small=_SMALL)
-            try:
-                work = stream.run([{"content": content} for content, _ in some])
-                await self._reach.unless_gone(self._agent, work)
-            except Exception as error:
-                for _, answer in some:
-                    if not answer.done():
-                        answer.set_result(error)
-
-
-class _Letters:
-    """Blocks for one agent: while a message is on its way, what comes next goes into one."""
-
-    def __init__(self, reach: Reach, agent: str) -> None:
-        self._reach = reach
-        self._agent = agent
-        self._next: list[tuple[Block, asyncio.Future[dict[str, Any]]]] = []
-        self._going: asyncio.Task[None] | None = None
-        self._lanes = asyncio.Semaphore(_LANES)
-
-    async def put(self, block: Block, is_alone: bool) -> dict[str, Any]:
-        """What the agent says of a block. A large one goes alone: the agent keeps it in the memory in which
-        it comes, where of several each has to be copied."""
-        if is_alone or block.nbytes >= _LARGE:
-            async with self._lanes:
-                return (await self._send([block]))[0]
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._next.append((block, answer))
-        if self._going is None:
-            self._going = asyncio.ensure_future(self._go())
-        return await answer
-
-    async def _go(self) -> None:
-        try:
-            while self._next:
-                some: list[tuple[Block, asyncio.Future[dict[str, Any]]]] = []
-                nbytes = 0
-                while self._next and (not some or nbytes + self._next[0][0].nbytes <= _MESSAGE):
-                    nbytes += self._next[0][0].nbytes
-                    some.append(self._next.pop(0))
-                said = await self._send([block for block, _ in some])
-                for (_, answer), one in zip(some, said, strict=True):
-                    if not answer.done():
-                        answer.set_result(one)
-        finally:
-            self._going = None
-
-    async def put_many(self, blocks: Sequence[Block]) -> list[dict[str, Any]]:
-        """The same of several small ones, which go together."""
-        said: list[dict[str, Any]] = []
-        while len(said) < len(blocks):
-            left = blocks[len(said) :]
-            said += await self._send(list(left[: first_few((one.nbytes for one in left), _MESSAGE)]))
-        return said
-
-    async def _send(self, blocks: list[Block]) -> list[dict[str, Any]]:
-        parts = [piece for block in blocks for piece in block.pieces]
-        if (own := self._reach.own_agent(self._agent)) is not None:
-            return await own.put([told(one) for one in blocks], parts, is_here=True)
-        try:
-            rpc = self._reach.agent(self._agent)
-            call = rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
-            async with asyncio.timeout(_PATIENCE + sum(one.nbytes for one in blocks) / _SLOWEST):
-                found: list[dict[str, Any]] = an_answer(await self._reach.unless_gone(self._agent, call))
-            return found
-        except (OSError, TimeoutError) as error:
-            return [{"error": f"{type(error).__name__}: {error}"}] * len(blocks)
 
 
 class DirectFiles:
@@ -205,8 +56,8 @@ class DirectFiles:
         self._key_source = key
         self._out: _Out | None = None
         self._sending: set[asyncio.Task[None]] = set()
-        self._letters: dict[str, _Letters] = {}
-        self._requests: dict[str, _Requests] = {}
+        self._letters: dict[str, BlockLetters] = {}
+        self._requests: dict[str, BlockRequests] = {}
         self._window = Window(_WINDOW)
         self._handles: dict[int, OpenFile] = {}
         self._numbers = count(1)
@@ -318,7 +169,7 @@ class DirectFiles:
         self, block: Block, agents: Sequence[str], is_alone: bool
     ) -> tuple[list[str], set[str], set[str], str]:
         """Give a block to agents. Who has it, who is full, who does not answer, and why."""
-        letters = [self._letters.setdefault(one, _Letters(self._reach, one)) for one in agents]
+        letters = [self._letters.setdefault(one, BlockLetters(self._reach, one)) for one in agents]
         async with self._window.room(block.nbytes):
             said = await asyncio.gather(*(one.put(block, is_alone) for one in letters))
         there = [one for one, answer in zip(agents, said, strict=True) if "content" in answer]
@@ -444,7 +295,7 @@ class DirectFiles:
         alone = []
         for path, data in files.items():
             view = memoryview(data).cast("B")
-            if view.nbytes <= _LARGE and (await self.known(split(path)[0])).batch:
+            if view.nbytes <= LARGE and (await self.known(split(path)[0])).batch:
                 together[path] = view
             else:
                 alone.append((path, data))
@@ -489,7 +340,7 @@ class DirectFiles:
         there: dict[tuple[int, int], list[str]] = {}
 
         async def give(agent: str, wanted: Sequence[tuple[int, int]]) -> None:
-            letters = self._letters.setdefault(agent, _Letters(self._reach, agent))
+            letters = self._letters.setdefault(agent, BlockLetters(self._reach, agent))
             said = await letters.put_many([made[place][number] for place, number in wanted])
             for one, answer in zip(wanted, said, strict=True):
                 if "content" in answer:
@@ -664,10 +515,10 @@ class DirectFiles:
             is_long = "note" in what.head and what.nbytes > QUICK
             into[number] = await asyncio.to_thread(self._bytes_of, what) if is_long else self._bytes_of(what)
 
-    def _asked(self, agent: str) -> _Requests:
+    def _asked(self, agent: str) -> BlockRequests:
         known = self._requests.get(agent)
         if known is None:
-            known = self._requests[agent] = _Requests(self._reach, agent, self._window)
+            known = self._requests[agent] = BlockRequests(self._reach, agent, self._window)
         return known
 
     async def _own(self, agent: Agent, content: str) -> memoryview:
@@ -693,8 +544,8 @@ class DirectFiles:
             found = await self._info(path)
             file = await asyncio.to_thread(make)
             try:
-                for at in range(0, found["size"], _MESSAGE):
-                    piece = await self.read_sent(path, at, min(found["size"], at + _MESSAGE))
+                for at in range(0, found["size"], _PIECE):
+                    piece = await self.read_sent(path, at, min(found["size"], at + _PIECE))
                     await asyncio.to_thread(file.write, piece)
                 await asyncio.to_thread(file.close)
                 if (await self._info(path))["version"] == found["version"]:

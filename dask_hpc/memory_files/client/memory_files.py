@@ -23,9 +23,10 @@ class MemoryFiles:
 
     ``url("a/b.zarr")`` is a path that everything takes which reads and writes by fsspec, on every worker.
     ``nodes`` keep them: as many as are said, or all that there are, also those that come and go. Files leave
-    a node before it goes. What a node had that died is lost, unless ``copies`` keeps one more on another (or
-    more), or ``levels`` has ``disk`` (until the worker is back) or ``store`` (then ``store`` is where).
-    ``recommended`` is the speed of operations below which more nodes are taken, up to ``max_nodes``.
+    a worker that is retired before it goes. What a node had that died is lost, unless ``copies`` keeps one
+    more on another (or more), or ``levels`` has ``disk`` (until the worker is back) or ``store`` (then
+    ``store`` is where). ``recommended`` is the speed of operations below which more nodes are taken, up to
+    ``max_nodes``.
 
     >>> files = dask_hpc.MemoryFiles("scratch", copies=1)
     >>> dataset.to_zarr(files.url("run17.zarr"))

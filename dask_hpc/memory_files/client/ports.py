@@ -7,7 +7,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dask_hpc import config
 from dask_hpc import dask as compat
-from dask_hpc.memory_files.client.direct import DirectFiles, Reach
+from dask_hpc.memory_files.client.direct import DirectFiles
+from dask_hpc.memory_files.client.messages import Reach
 from dask_hpc.memory_files.client.routed import RoutedFiles
 from dask_hpc.memory_files.port import FilesPort
 from dask_hpc.memory_files.socket import SocketFiles, find_socket
