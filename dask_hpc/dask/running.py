@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from distributed import Scheduler, Status, Worker
 
-
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING = 20_000  # tasks that a worker was sent and has not ended, of which it is known what they need

@@ -28,16 +28,14 @@ logger = logging.getLogger(__name__)
 _CALLS = {"x86_64": 298, "aarch64": 241, "arm64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
 _HARDWARE, _SOFTWARE = 0, 1
 _TIMES_AND_GROUP = 0b1011  # time enabled, time running, one read for all
-_USER_ONLY = (1 << 5) | (
-    1 << 6
-)  # neither the kernel's part nor the hypervisor's: all that ordinary users may
+_USER_ONLY = (1 << 5) | (1 << 6)  # not the kernel's part, nor the hypervisor's: ordinary users may not
 _ATTRIBUTES = 112  # bytes of perf_event_attr that we give; the kernel takes the rest as 0
 _CLOSE_ON_EXEC = 8
 _WRAP = 1 << 64
 _MOST = 2000  # tasks whose counts are kept until somebody asks
 
 
-class Event(NamedTuple):
+class CpuEvent(NamedTuple):
     """Something that Linux counts."""
 
     name: str
@@ -47,12 +45,12 @@ class Event(NamedTuple):
 
 #: last-level-cache misses, its accesses, and instructions
 CACHE = (
-    Event("misses", _HARDWARE, 3),
-    Event("accesses", _HARDWARE, 2),
-    Event("instructions", _HARDWARE, 1),
+    CpuEvent("misses", _HARDWARE, 3),
+    CpuEvent("accesses", _HARDWARE, 2),
+    CpuEvent("instructions", _HARDWARE, 1),
 )
 #: what any Linux counts, in virtual machines as well: nanoseconds of a thread, and its page faults
-SOFTWARE = (Event("nanoseconds", _SOFTWARE, 1), Event("faults", _SOFTWARE, 2))
+SOFTWARE = (CpuEvent("nanoseconds", _SOFTWARE, 1), CpuEvent("faults", _SOFTWARE, 2))
 
 #: one reading: time enabled, time running, and the counts
 Reading = tuple[int, ...]
@@ -66,10 +64,10 @@ def counted(before: Reading, after: Reading) -> tuple[float, ...] | None:
     return tuple(count * enabled / running for count in counts)
 
 
-class Group:
+class CounterGroup:
     """The counters of the thread that makes it. Raises ``OSError`` where there are none for us."""
 
-    def __init__(self, events: tuple[Event, ...]) -> None:
+    def __init__(self, events: tuple[CpuEvent, ...]) -> None:
         self.files: list[int] = []
         self._layout = struct.Struct(f"={3 + len(events)}Q")
         try:
@@ -95,7 +93,7 @@ class Group:
                 os.close(file)
 
 
-def _open(event: Event, leader: int) -> int:
+def _open(event: CpuEvent, leader: int) -> int:
     number = _CALLS.get(platform.machine())
     if sys.platform != "linux" or number is None:
         raise OSError(errno.ENOSYS, "no perf_event_open")
@@ -114,10 +112,10 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def why_not(events: tuple[Event, ...] = CACHE) -> str:
+def why_not(events: tuple[CpuEvent, ...] = CACHE) -> str:
     """Why this process cannot count, in words; empty if it can."""
     try:
-        group = Group(events)
+        group = CounterGroup(events)
     except OSError as error:
         return _in_words(error)
     try:
@@ -152,12 +150,12 @@ def _in_words(error: OSError) -> str:
 class Counters:
     """Of the tasks of one worker: called in its threads, read from anywhere."""
 
-    def __init__(self, events: tuple[Event, ...] = CACHE) -> None:
+    def __init__(self, events: tuple[CpuEvent, ...] = CACHE) -> None:
         self.events = events
         #: empty if they count
         self.why_not = why_not(events)
         self._lock = threading.Lock()
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, CounterGroup] = {}
         self._began: dict[int, tuple[Hashable, Reading]] = {}
         self._done: dict[Hashable, tuple[float, ...] | None] = {}
         self._is_over = bool(self.why_not)
@@ -218,7 +216,7 @@ class Counters:
             if group is None:
                 if not may_open:
                     return None
-                group = self._groups[thread] = Group(self.events)
+                group = self._groups[thread] = CounterGroup(self.events)
             return group.read()
         except OSError as error:
             if group is None:  # no more can be opened

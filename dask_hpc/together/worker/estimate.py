@@ -16,7 +16,7 @@ _MOST = 200  # kinds, the newest
 
 @dataclass(slots=True)
 class Estimate:
-    """Of one kind. ``bytes``: how far a task lets its process grow, with its result and without its inputs."""
+    """Of one kind. ``bytes``: how far a task lets its process grow, with its result, without its inputs."""
 
     bytes: float = 0.0
     mean: float = 0.0
@@ -61,7 +61,7 @@ def _leaning_up(known: float, new: float) -> float:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class TaskRun:
     """A task that runs, or has just ended."""
 
     key: Hashable
@@ -95,7 +95,7 @@ class Estimates:
         found = self.kinds.get(kind)
         return found is not None and found.tasks > 0
 
-    def share(self, grown: float, runs: list[Run]) -> None:
+    def share(self, grown: float, runs: list[TaskRun]) -> None:
         """The process has grown by so much while these ran.
 
         One alone has taken all of it. Several of one kind have taken the same. Else those whose kind was seen
@@ -133,11 +133,11 @@ class Estimates:
         return found.mean if found is not None and found.rank >= HOWS.index("alike") else None
 
     @staticmethod
-    def _give(runs: list[Run], shares: list[float], rank: int) -> None:
+    def _give(runs: list[TaskRun], shares: list[float], rank: int) -> None:
         for run, share in zip(runs, shares, strict=True):
             run.take(share, rank)
 
-    def end(self, run: Run, result: int, inputs: int) -> Estimate:
+    def end(self, run: TaskRun, result: int, inputs: int) -> Estimate:
         """A task has ended, with a result of so many bytes, and so much had been brought here for it."""
         found = self.kinds.pop(run.kind, None) or Estimate()
         self.kinds[run.kind] = found  # the newest is the last

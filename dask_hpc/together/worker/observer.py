@@ -3,10 +3,11 @@
 A heartbeat's word, ``worker.metrics[METRIC]``, a dictionary:
 
 * ``number``: grows by one from word to word; a heartbeat is looked at more than once.
-* ``since``, ``until``: all tasks that ended between the two are counted in this word (a task that ends at that
-  very moment may come with the next one). Times are seconds of the scheduler's clock, as far as the worker
-  knows it.
-* ``host``: ``cpu`` (name of the processor), ``cores`` (physical ones), ``limit`` (the worker's memory, 0: none).
+* ``since``, ``until``: all tasks that ended between the two are counted in this word (a task that ends at
+  that very moment may come with the next one). Times are seconds of the scheduler's clock, as far as the
+  worker knows it.
+* ``host``: ``cpu`` (name of the processor), ``cores`` (physical ones), ``limit`` (the worker's memory; 0:
+  none).
 * ``tasks``: kind -> rows ``[start, stop, inputs, output, counts]`` of tasks that ended: bytes of what they
   needed (None: not known any more) and of their result; counts as in ``counters``, or None.
 * ``ended``: kind -> how many there were, if only some of them are told, evenly chosen.
@@ -38,7 +39,7 @@ METRIC = "dask-hpc-tasks"
 _MOST = 200  # tasks of one heartbeat
 
 
-class Observer(WorkerPlugin):
+class TaskObserver(WorkerPlugin):
     """Tells of the tasks that ended since the last heartbeat. ``counters``: and what the processor counted
     for them; ``peaks``: and how much memory kinds of tasks take, as soon as it is known."""
 

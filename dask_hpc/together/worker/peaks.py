@@ -28,7 +28,7 @@ from distributed.system import MEMORY_LIMIT
 from distributed.utils import key_split
 
 from dask_hpc import dask as compat
-from dask_hpc.together.worker.estimate import Estimates, Run
+from dask_hpc.together.worker.estimate import Estimates, TaskRun
 from dask_hpc.together.worker.resident import Resident, resident_memory
 
 logger = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class PeakWatch:
         limit = getattr(worker.memory_manager, "memory_limit", None)
         self._limit = float(limit or MEMORY_LIMIT)
         self._lock = threading.Lock()
-        self._runs: dict[Hashable, Run] = {}
-        self._ended: dict[Hashable, tuple[Run, float]] = {}  # Dask has not got their results yet
+        self._runs: dict[Hashable, TaskRun] = {}
+        self._ended: dict[Hashable, tuple[TaskRun, float]] = {}  # Dask has not got their results yet
         self._missed = False  # one began or ended without a look since the last one
         self.estimates = Estimates()
         self._base = 0.0
@@ -89,7 +89,7 @@ class PeakWatch:
 
     def begins(self, key: Hashable) -> None:
         """A task begins."""
-        run = Run(key, key_split(key), compat.now_there(self._worker))
+        run = TaskRun(key, key_split(key), compat.now_there(self._worker))
         with self._lock:
             if self._over.is_set():
                 return

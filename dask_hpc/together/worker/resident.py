@@ -54,8 +54,8 @@ class Statm(Resident):
 
 class HighWater(Statm):
     """Sees everything: Linux keeps the highest mark, and begins anew when it is told to. Whoever else in this
-    process looks at that mark, or at ``ru_maxrss``, finds the highest since then. Raises ``OSError`` where the
-    system does not let us."""
+    process looks at that mark, or at ``ru_maxrss``, finds the highest since then. Raises ``OSError`` where
+    the system does not let us."""
 
     is_exact = True
     how = "the system's own high-water mark"
