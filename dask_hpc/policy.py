@@ -26,6 +26,7 @@ from dask_hpc.strategies.strategy import (
     LendingStrategy,
     Loans,
     MalleabilityStrategy,
+    MemoryStrategy,
     NodesStrategy,
     Outlook,
     PlacementStrategy,
@@ -87,6 +88,8 @@ class Policy:
     placement: PlacementStrategy | None = None
     #: of tasks that read or write, and those that compute beside them
     io: IoStrategy | None = None
+    #: of tasks that need much of a worker's memory
+    memory: MemoryStrategy | None = None
     #: of slow tasks at the ends of stages, and of slow nodes
     tail: TailStrategy | None = None
     #: of file systems in the memory of nodes

@@ -166,6 +166,28 @@ class Gate:
             self.freed[key] = None
         return bool(found)
 
+    def free(self, keys: Iterable[Hashable]) -> None:
+        """A service does not keep these tasks back any more: they are as others of their job, or of none."""
+        rules: dict[LiveJob, compat.RootRule] = {}
+        for key in keys:
+            task, job = compat.find_task(self._scheduler, key), self.owner.get(key)
+            if task is None:
+                continue
+            if job is None:
+                compat.restrict(task, None)
+            else:
+                is_root = rules.setdefault(job, self._root_rule(job))
+                compat.restrict(task, job.wave if is_root(task) else job.gate)
+                if compat.is_held(task) and job.confined and compat.restriction(task) is job.wave:
+                    self.waves.root_waits(key, task, job)
+                    continue
+            if compat.is_held(task):
+                if job is not None:
+                    job.held[key] = None
+                if job is None or job.state != "waiting":
+                    self.freed[key] = None
+        self._wake()
+
     def let_go(self, keys: Iterable[Hashable], job: LiveJob) -> None:
         """These tasks of the job are needed by others only: they leave it, and take along what they need."""
         needs: list[Hashable] = []
