@@ -22,7 +22,7 @@ def completions(work: Sequence[float], slowdown: Beside) -> list[float]:
     for place, seconds in enumerate(work):
         insist(is_number(seconds, 0, inf), f"work: {place}", seconds, "seconds, 0 or more")
     ends = [inf] * len(left)
-    running = frozenset(place for place, seconds in enumerate(left) if seconds < inf)
+    running = frozenset(range(len(left)))
     now = 0.0
     while running:
         slower = {place: _asked(slowdown, place, running) for place in running}
@@ -59,6 +59,8 @@ def printed_completions(
         if not estimate:
             break
         until = min(estimate.values())
+        if until == inf:
+            break
         together = frozenset(estimate)
         for place in together:
             estimate[place] += (_asked(slowdown, place, together) - 1) * (until - began)

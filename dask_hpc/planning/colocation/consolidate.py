@@ -256,14 +256,12 @@ class _Believed:
         self._running[at, core], self._work[at, core] = task.kind, self._alone[task.kind]
         self._due[at, core] = task.deadline
         self._free[at] -= 1
-        if not self._free[at]:
-            self._ends[:, at] = inf
-            return node
         self._move_up(at)
         return node
 
     def _move_up(self, at: int) -> None:
-        """A node that has become fuller comes before others that have not; it is predicted anew."""
+        """A node that has become fuller comes before others that have not; unless it is full it is predicted
+        anew."""
         node, free = self._nodes[at], self._free[at]
         before = (self._free[:at] < free) | ((self._free[:at] == free) & (self._nodes[:at] < node))
         target = int(before.sum())
@@ -272,4 +270,4 @@ class _Believed:
         for name in ("_nodes", "_free", "_running", "_due", "_work"):
             setattr(self, name, getattr(self, name)[order])
         self._ends = self._ends[:, order]
-        self._ends[:, [target]] = self._predicted(np.array([target]))
+        self._ends[:, [target]] = self._predicted(np.array([target])) if free else inf

@@ -92,22 +92,23 @@ def _mixes(kinds: int, cores: int) -> Iterator[tuple[int, ...]]:
 def ends_by_table(table: SlowdownTable, kinds: np.ndarray, work: np.ndarray) -> np.ndarray:
     """Seconds from now at which each task ends, for many nodes at once: ``completions``, a row for each node
     and a column for each core; the work of idle cores is inf, and so is their end."""
-    kinds, left = kinds.copy(), work.astype(float)
-    codes = table.places[kinds].sum(axis=1)
+    # a row for each core from here on: numpy adds long rows up faster than many short ones
+    kinds, left = kinds.T.copy(order="C"), work.T.astype(float, order="C")
+    codes = table.places[kinds].sum(axis=0)
     ends = np.full(left.shape, inf)
-    now = np.zeros(len(left))
-    width = table.idle + 1
+    now = np.zeros(left.shape[1])
     flat = table.values.ravel()
-    for _ in range(left.shape[1]):
-        slower = flat[codes[:, None] * width + kinds]
+    for _ in range(len(left)):
+        slower = flat[codes * table.values.shape[1] + kinds]
         needs = left * slower
-        step = needs.min(axis=1)
+        step = needs.min(axis=0)
         step[step == inf] = 0.0  # nothing runs there any more
         now += step
-        ended = needs <= step[:, None]
-        left = np.maximum(left - step[:, None] / slower, 0.0)
-        ends = np.where(ended, now[:, None], ends)
+        ended = needs <= step
+        left -= step / slower
+        np.maximum(left, 0.0, out=left)
+        np.copyto(ends, now, where=ended)
         left[ended] = inf
-        codes -= np.where(ended, table.places[kinds], 0).sum(axis=1)
+        codes -= np.where(ended, table.places[kinds], 0).sum(axis=0)
         kinds[ended] = table.idle
-    return ends
+    return ends.T
