@@ -56,9 +56,10 @@ class ColocationWorld:
     deadlines: tuple[float, float] = (1.2, 2.0)
 
     def __post_init__(self) -> None:
-        insist(is_number(self.nodes, 1, 1e6), "nodes", self.nodes, "1 or more")
-        insist(is_number(self.tasks, 1, 1e7), "tasks", self.tasks, "1 or more")
-        insist(is_number(self.gap, 0, inf) and self.gap > 0, "gap", self.gap, "more than 0 seconds")
+        for name in ("nodes", "tasks"):
+            value = getattr(self, name)
+            insist(isinstance(value, int) and value >= 1, name, value, "a whole number, 1 or more")
+        insist(is_number(self.gap, 0, 1e9) and self.gap > 0, "gap", self.gap, "more than 0 seconds")
         least, most = self.deadlines
         fine = is_number(least, 0, inf) and is_number(most, least, inf)
         insist(fine, "deadlines", self.deadlines, "two numbers, the smaller one first")

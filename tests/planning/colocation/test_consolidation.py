@@ -199,5 +199,5 @@ def test_work_goes_on_as_the_table_has_it():
     with pytest.raises(InputError, match="node: found 0"):
         state.start(0, 2, 1.0, inf, 90.0)
     with pytest.raises(InputError, match="core: found"):
-        state.end(1, core, 90.0)
+        state.end(1, 0, 90.0)
     assert state.next_end(1)[0] == inf
