@@ -56,6 +56,7 @@ class Word(StrEnum):
     TASK_WAITS = "task-waits"
     IO_LIMIT = "io-limit"
     MEMORY_LANE = "memory-lane"
+    TOGETHER = "together"
     BACKUP = "backup", "⧉"
     WALLTIME = "walltime", "◷"
     OVERSTAY = "overstay", "◷"

@@ -22,6 +22,7 @@ from dask_hpc.strategies.files.files_view import FilesResize, FilesView
 from dask_hpc.strategies.io.lane_view import IoView, LaneLimit, Mix, Next
 from dask_hpc.strategies.memory.memory_view import KindMemory, WorkerMemory
 from dask_hpc.strategies.tail.tail_view import BackupCopy, TailView
+from dask_hpc.strategies.together.neighbours_view import KindLimit, NeighboursView
 
 Starts = Sequence[Start]
 Resizes = Sequence[Resize]
@@ -218,6 +219,15 @@ class TailStrategy(Strategy, Protocol):
     def decide(self, view: TailView, memory: Any) -> tuple[Sequence[BackupCopy], Any]:
         """The tasks that run a second time elsewhere, and what to remember. Asked again and again while
         threads have nothing to do and no task waits for one."""
+
+
+class TogetherStrategy(Strategy, Protocol):
+    """Which kinds of tasks share a node, and how many of each."""
+
+    concern: ClassVar[str] = "together"
+
+    def decide(self, view: NeighboursView, memory: Any) -> tuple[Mapping[str, KindLimit], Any]:
+        """All limits from now on, by kind, and what to remember. Asked every so often while tasks wait."""
 
 
 class MemoryStrategy(Strategy, Protocol):

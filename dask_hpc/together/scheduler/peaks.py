@@ -22,7 +22,7 @@ class HeardPeak:
 
 
 @dataclass(slots=True)
-class Growth:
+class KindGrowth:
     """Of a kind none of which has ended: by how much those that run have grown, and since when."""
 
     bytes: float
@@ -34,7 +34,7 @@ class KindPeaks:
 
     def __init__(self) -> None:
         self._heard: dict[str, HeardPeak] = {}
-        self._growing: dict[str, Growth] = {}
+        self._growing: dict[str, KindGrowth] = {}
 
     def hear_kinds(self, worker: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """What a worker says of kinds of which tasks have ended. Which of them are known better than before,
@@ -67,7 +67,7 @@ class KindPeaks:
                     known.bytes = float(grown)
                     news.append(kind)
                 continue
-            found = self._growing.setdefault(kind, Growth(0.0, now))
+            found = self._growing.setdefault(kind, KindGrowth(0.0, now))
             found.bytes = max(found.bytes, float(grown))
             news.append(kind)
         return news
@@ -75,7 +75,7 @@ class KindPeaks:
     def begins(self, kind: str, now: float) -> None:
         """A task of a kind that nobody knows was sent."""
         if kind not in self._heard:
-            self._growing.setdefault(kind, Growth(0.0, now))
+            self._growing.setdefault(kind, KindGrowth(0.0, now))
 
     def assume(self, kind: str, need: float) -> None:
         """Nobody will say what it needs: tasks of it have ended, and their worker cannot tell."""
@@ -100,6 +100,10 @@ class KindPeaks:
         if growing is None:
             return KindMemory(kind)
         return KindMemory(kind, None, growing.bytes, now - growing.since)
+
+    def measured(self) -> Iterator[tuple[str, HeardPeak]]:
+        """Those of which workers have said in this program what their tasks needed."""
+        return ((kind, found) for kind, found in self._heard.items() if found.worker and found.tasks)
 
     def known(self) -> Iterator[tuple[str, HeardPeak]]:
         """Those of which tasks have ended, in this program or before."""

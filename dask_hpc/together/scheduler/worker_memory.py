@@ -65,6 +65,12 @@ class WorkerMemories:
             self._quiet[room.address] = beside if not room.tasks else min(known, beside)
         self._is_known = False
 
+    def cannot_tell(self, address: str, why: str) -> None:
+        """What tasks need there nobody knows."""
+        if self.silent.get(address) != why:
+            self.silent[address] = why
+            self._is_known = False
+
     def is_told(self, room: compat.WorkerRoom) -> bool:
         """Whether it has a limit, and can tell what its tasks need."""
         return bool(room.limit) and room.address not in self.silent
