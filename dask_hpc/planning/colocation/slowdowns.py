@@ -8,15 +8,8 @@ between two numbers the line between them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
-
-class SeenSlowdown(NamedTuple):
-    """How many times as long as alone, the standard error of that, and from how many tasks it is known."""
-
-    ratio: float
-    stderr: float
-    tasks: float
+from dask_hpc.planning.colocation.observed import Slowdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +18,8 @@ class Slowdowns:
     one with so many of its own kind beside it, and nothing else. ``known``: tasks that make something known.
     """
 
-    beside: Mapping[str, Mapping[str, SeenSlowdown]]
-    crowds: Mapping[str, Mapping[int, SeenSlowdown]]
+    beside: Mapping[str, Mapping[str, Slowdown]]
+    crowds: Mapping[str, Mapping[int, Slowdown]]
     known: int
 
     def is_known(self, kind: str, other: str) -> bool:

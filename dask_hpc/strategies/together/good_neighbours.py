@@ -58,9 +58,7 @@ class GoodNeighbours(TogetherStrategy):
     def decide(self, view: NeighboursView, memory: Trials | None) -> tuple[Mapping[str, KindLimit], Trials]:
         """All limits from now on, by kind."""
         trials = memory or {}
-        some = [kind for kind in view.kinds if kind.left and kind.seconds >= self.shortest]
-        some = sorted(some, key=lambda kind: -kind.left * kind.seconds)[:_KINDS]
-        kinds = [kind for kind in view.kinds if kind in some]
+        kinds = self._most_of_it(view)
         if view.threads < 2 or not kinds:
             return {}, trials
         slowdowns = Slowdowns(view.beside, view.crowds, self.known)
@@ -69,17 +67,29 @@ class GoodNeighbours(TogetherStrategy):
             return limits, trials
         return self._trial(view, kinds, slowdowns, trials)
 
+    def _most_of_it(self, view: NeighboursView) -> list[KindWork]:
+        """The kinds that most is left of, in the order of Dask. What nobody knows is taken for as others."""
+        known = [kind.seconds for kind in view.kinds if kind.seconds is not None]
+        usual = sum(known) / len(known) if known else 0.0
+        work = {
+            kind.name: kind.left * (usual if kind.seconds is None else kind.seconds)
+            for kind in view.kinds
+            if kind.left and (kind.seconds is None or kind.seconds >= self.shortest)
+        }
+        most = sorted(work, key=work.__getitem__, reverse=True)[:_KINDS]
+        return [kind for kind in view.kinds if kind.name in most]
+
     def _best(
         self, view: NeighboursView, kinds: list[KindWork], slowdowns: Slowdowns
     ) -> dict[str, KindLimit]:
         """What follows from what is known."""
-        names = [kind.name for kind in kinds]
+        seconds = {kind.name: kind.seconds for kind in kinds if kind.seconds is not None}
+        names = list(seconds)
         pairs = [(one, other) for one in names for other in names]
         harm = {pair: found for pair in pairs if (found := slowdowns.harm(*pair)) > self.slower}
         if not harm:
             return {}
-        counts = {kind.name: kind.left / view.nodes for kind in kinds}
-        seconds = {kind.name: kind.seconds for kind in kinds}
+        counts = {kind.name: kind.left / view.nodes for kind in kinds if kind.name in seconds}
         plan = best_mix(counts, seconds, slowdowns, view.threads)
         is_on = any(not limit.is_trial for limit in view.limits.values())
         if plan.gain < self.gain / (2 if is_on else 1):

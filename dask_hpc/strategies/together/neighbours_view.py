@@ -4,7 +4,7 @@ slow each other; and what it answers."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_hpc.planning.colocation.slowdowns import SeenSlowdown
+from dask_hpc.planning.colocation.observed import Slowdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +12,8 @@ class KindWork:
     """Tasks of one kind that somebody waits for."""
 
     name: str
-    #: how long one takes with as few neighbours as it was ever seen
-    seconds: float
+    #: how long one takes with as few neighbours as it was ever seen; None if none has ended
+    seconds: float | None
     #: how many have not ended, and how many of them are ready and wait
     left: int
     waiting: int
@@ -28,8 +28,8 @@ class NeighboursView:
     #: in the order in which Dask would run them
     kinds: tuple[KindWork, ...]
     #: how much longer a task of a kind takes beside one of another, and with so many of its own kind only
-    beside: Mapping[str, Mapping[str, SeenSlowdown]]
-    crowds: Mapping[str, Mapping[int, SeenSlowdown]]
+    beside: Mapping[str, Mapping[str, Slowdown]]
+    crowds: Mapping[str, Mapping[int, Slowdown]]
     #: in force
     limits: Mapping[str, "KindLimit"]
 

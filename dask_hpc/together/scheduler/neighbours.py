@@ -13,8 +13,9 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.model.interference import mem_class_of
 from dask_hpc.model.story import Explanation
-from dask_hpc.planning.colocation.observed import Observations
+from dask_hpc.planning.colocation.observed import Observations, SeenKind
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
 
 _LOOKED_AT = 5000  # ready tasks of a job, to see of which kinds they are
@@ -103,18 +104,22 @@ class Neighbours:
             nodes[self._context.nodes.node_of(address)] += compat.threads_of(scheduler, [address])
         seen = self.observations.kinds()
         kinds = tuple(
-            KindWork(kind, seen[kind].baseline, count, waiting)
+            KindWork(kind, seen[kind].baseline if kind in seen else None, count, waiting)
             for kind, (count, waiting) in left.items()
-            if count and kind in seen
+            if count
         )
-        if not kinds or not nodes:
+        if not any(kind.seconds for kind in kinds) or not nodes:
             return None
         names = {kind.name for kind in kinds}
+        matrix = self.observations.matrix()
         return NeighboursView(
             median_low(nodes.values()),
             len(nodes),
             kinds,
-            {kind: self.observations.beside(kind, names) for kind in names},
+            {
+                kind: {other: one for other, one in matrix.get(kind, {}).items() if other in names}
+                for kind in names
+            },
             {kind: self.observations.curve(kind, kind) for kind in names},
             self.limits.get(job, {}),
         )
@@ -124,20 +129,20 @@ class Neighbours:
     def status(self) -> dict[str, Any]:
         """What is known of kinds beside each other, and what follows from it."""
         seen = self.observations.kinds()
-        newest = list(seen)[-_SHOWN:]
+        newest, matrix = list(seen)[-_SHOWN:], self.observations.matrix()
         return {
             "kinds": [
                 {
                     "kind": kind,
                     "tasks": seen[kind].tasks,
                     "seconds": seen[kind].baseline,
-                    "class": self.observations.memory_class(kind),
+                    "class": _class_of(seen[kind]),
                     "by": seen[kind].by,
                 }
                 for kind in newest
             ],
             "slowdowns": {
-                kind: {other: one.ratio for other, one in self.observations.beside(kind, newest).items()}
+                kind: {other: one.ratio for other, one in matrix.get(kind, {}).items() if other in newest}
                 for kind in newest
             },
             "limits": [
@@ -149,6 +154,13 @@ class Neighbours:
             "nrmse": self.observations.nrmse(),
             "why_not": sorted(set(self._why_not.values())),
         }
+
+
+def _class_of(seen: SeenKind) -> str | None:
+    """Of memory use; None if nobody has counted."""
+    if seen.by != "counters" or seen.intensity is None:
+        return None
+    return mem_class_of(seen.intensity)
 
 
 def _plain(limit: KindLimit) -> dict[str, Any]:

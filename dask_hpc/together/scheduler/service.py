@@ -94,9 +94,8 @@ class KindLanes(KeptTasks[KindRow], Service):
         if self.context.is_dry or strategies == self._strategies:
             return
         before, self._strategies = self._strategies, strategies
-        self._observers.set(
-            None if strategies == (None, None) else (together is not None, memory is not None)
-        )
+        is_off = strategies == (None, None)
+        self._observers.set(None if is_off else (together is not None, memory is not None))
         if together != before[1]:
             self.neighbours = None if together is None else Neighbours(self.context, together)
         if memory != before[0]:
@@ -105,7 +104,7 @@ class KindLanes(KeptTasks[KindRow], Service):
             self.memory = None if memory is None else MemoryRule(self.context, memory)
             if self.memory is not None:
                 self.context.do("the history of kinds", self._recall(self.memory))
-        if strategies == (None, None):
+        if is_off:
             self._stop()
         else:
             self.context.watch(self, self.row_of)
