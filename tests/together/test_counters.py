@@ -69,18 +69,17 @@ def test_of_a_thread_only_itself_is_counted():
 
 
 def test_each_task_has_its_own_counts(counters):
-    pages = 2000
     counters.begins("cpu")
     burn(0.03)
     counters.ends("cpu")
     burn(0.03)  # nobody's
     counters.begins("faults")
-    np.ones(pages * 4096, np.uint8)
+    np.ones(64 << 20, np.uint8)  # in pages that may be large
     counters.ends("faults")
     nanoseconds, faults = counters.take("cpu")
-    assert 0.03e9 <= nanoseconds < 0.04e9 and faults < pages / 2
+    assert 0.03e9 <= nanoseconds < 0.04e9 and faults < 20
     nanoseconds, faults = counters.take("faults")
-    assert nanoseconds < 0.03e9 and faults >= pages * 0.9
+    assert 0 < nanoseconds and faults >= 32
     assert counters.take("faults") is None, "once"
     assert counters.take("never") is None
 
