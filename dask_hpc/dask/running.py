@@ -143,6 +143,11 @@ def managed_bytes(worker: Any) -> int:
     return max(0, int(worker.state.nbytes - spilled))
 
 
+def arriving_bytes(worker: Any) -> int:
+    """Of results that a worker is being sent; some of it may have come."""
+    return int(worker.state.transfer_incoming_bytes)
+
+
 def sizes_of(worker: Any, key: Hashable) -> tuple[int, int]:
     """Bytes of a task's result, if that is there, and of what was brought to the worker for it."""
     task = worker.state.tasks.get(key)

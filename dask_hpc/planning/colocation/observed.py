@@ -225,7 +225,7 @@ class _Tasks:
     def baseline(self) -> tuple[float, float, str]:
         """Seconds alone, the standard error, and how that is known."""
         for mean, how in (self.alone, "alone"), (self.undisturbed, "no memory-bound neighbours"):
-            if mean.weight >= _QUIET:
+            if round(mean.weight) >= _QUIET:
                 return mean.mean, mean.stderr(self.count), how
         fastest = sorted(self.recent)[int(_FASTEST * len(self.recent))]
         return fastest, max(sqrt(self.all.variance), _SMALL) if self.count > 1 else inf, "fastest"
@@ -360,13 +360,15 @@ def _integral(places: np.ndarray, weights: np.ndarray, at: np.ndarray) -> np.nda
 class Observations:
     """Hears what all workers of all nodes tell of their tasks, and learns who slows whom.
 
-    ``most_kinds``: as many are remembered, the newest; ``most_learned``: tasks of one word that are learned
-    from, evenly chosen: it is the scheduler's time.
+    ``most_kinds``: as many are remembered, the newest; ``most_learned``: tasks that are learned from when all
+    workers have said one word, evenly chosen: it is the scheduler's time, some 50 us for each. Of one word it
+    is no more than an eighth, and at least two.
     """
 
-    def __init__(self, most_kinds: int = 200, most_learned: int = 24) -> None:
+    def __init__(self, most_kinds: int = 200, most_learned: int = 192) -> None:
         self._most_kinds = most_kinds
         self._most_learned = most_learned
+        self._workers = 0
         self._nodes: dict[str, _NodeTasks] = {}
         self._by_cpu: dict[str, OrderedDict[str, _Tasks]] = {}
         self._scored: deque[tuple[float, float]] = deque(maxlen=_SCORED)
@@ -385,6 +387,7 @@ class Observations:
         last = there.workers.get(worker)
         if last is not None and last.number == heard.number:
             return 0
+        self._workers += last is None
         if last is None or since > last.until:
             there.since = max(there.since, since)  # what it ran before is not known
         there.cpu = cpu
@@ -397,15 +400,15 @@ class Observations:
         """It is gone; nobody waits for what it tells."""
         there = self._nodes.get(node)
         if there is not None:
-            there.workers.pop(worker, None)
+            self._workers -= there.workers.pop(worker, None) is not None
             if not there.workers:
                 del self._nodes[node]
 
     def _learn(self, there: _NodeTasks, names: Any) -> int:
         ready = there.ready()
-        if len(ready) > self._most_learned:
-            every = len(ready) / self._most_learned
-            ready = [ready[int(place * every)] for place in range(self._most_learned)]
+        most = max(2, self._most_learned // max(8, self._workers))
+        if len(ready) > most:
+            ready = [ready[place * len(ready) // most] for place in range(most)]
         learned = 0
         for one, company in zip(ready, there.company(ready) if ready else (), strict=True):
             if company is not None:
@@ -478,7 +481,7 @@ class Observations:
         """Whether at least 30 tasks of each have run beside the other."""
         kinds = self._on(cpu)
         pair = (kind, other), (other, kind)
-        return all(one in kinds and kinds[one].tasks_beside(beside) >= _KNOWN for one, beside in pair)
+        return all(one in kinds and round(kinds[one].tasks_beside(beside)) >= _KNOWN for one, beside in pair)
 
     def mpe(self) -> float | None:
         """Mean error of predictions relative to what was measured, in per cent (equation 2.4), of the newest

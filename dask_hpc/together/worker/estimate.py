@@ -77,6 +77,11 @@ class TaskRun:
     #: bytes that were told last
     told: float = 0.0
 
+    def is_unsure(self) -> None:
+        """Something else may have been taken for its growth."""
+        self.alone = False
+        self.rank = min(self.rank, HOWS.index("alike"))
+
     def take(self, share: float, rank: int) -> None:
         """Its share of how far the process has grown, at most since the last time."""
         self.level = share
