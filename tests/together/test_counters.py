@@ -79,7 +79,7 @@ def test_each_task_has_its_own_counts(counters):
     nanoseconds, faults = counters.take("cpu")
     assert 0.03e9 <= nanoseconds < 0.04e9 and faults < 20
     nanoseconds, faults = counters.take("faults")
-    assert 0 < nanoseconds and faults >= 32
+    assert nanoseconds > 0 and faults >= 32
     assert counters.take("faults") is None, "once"
     assert counters.take("never") is None
 

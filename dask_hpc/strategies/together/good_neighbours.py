@@ -61,7 +61,7 @@ class GoodNeighbours(TogetherStrategy):
         kinds = self._most_of_it(view)
         if view.threads < 2 or not kinds:
             return {}, trials
-        slowdowns = Slowdowns(view.beside, view.crowds, self.known)
+        slowdowns = Slowdowns(view.seen, self.known)
         limits = self._best(view, kinds, slowdowns)
         if limits:
             return limits, trials
@@ -99,12 +99,11 @@ class GoodNeighbours(TogetherStrategy):
             f"{worst[0]} takes {slowdowns(worst[0], {worst[1]: 1}):.2f} times as long beside {worst[1]}; "
             f"saves {plan.gain:.0%} of the time"
         )
+        # all kinds of the mix: what has no limit would take the places of those that have, a task ahead
         limits = {}
-        for name in dict.fromkeys(name for pair in harm for name in pair):
+        for name in dict.fromkeys([*plan.mix, *(name for pair in harm for name in pair)]):
             alone = self._alone(name, slowdowns, view.threads)
-            beside = plan.mix.get(name, 0)
-            if beside < view.threads or alone is not None:
-                limits[name] = KindLimit(name, beside, alone, reason)
+            limits[name] = KindLimit(name, plan.mix.get(name, 0), alone, reason)
         return limits
 
     def _alone(self, name: str, slowdowns: Slowdowns, threads: int) -> int | None:

@@ -4,7 +4,7 @@ slow each other; and what it answers."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_hpc.planning.colocation.observed import Slowdown
+from dask_hpc.planning.colocation.slowdowns import Company
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,8 @@ class NeighboursView:
     nodes: int
     #: in the order in which Dask would run them
     kinds: tuple[KindWork, ...]
-    #: how much longer a task of a kind takes beside one of another, and with so many of its own kind only
-    beside: Mapping[str, Mapping[str, Slowdown]]
-    crowds: Mapping[str, Mapping[int, Slowdown]]
+    #: how kinds were seen to get on with each other
+    seen: tuple[Company, ...]
     #: in force
     limits: Mapping[str, "KindLimit"]
 

@@ -16,6 +16,7 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.interference import mem_class_of
 from dask_hpc.model.story import Explanation
 from dask_hpc.planning.colocation.observed import Observations, SeenKind
+from dask_hpc.planning.colocation.slowdowns import Company
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
 
 _LOOKED_AT = 5000  # ready tasks of a job, to see of which kinds they are
@@ -111,18 +112,14 @@ class Neighbours:
         if not any(kind.seconds for kind in kinds) or not nodes:
             return None
         names = {kind.name for kind in kinds}
-        matrix = self.observations.matrix()
-        return NeighboursView(
-            median_low(nodes.values()),
-            len(nodes),
-            kinds,
-            {
-                kind: {other: one for other, one in matrix.get(kind, {}).items() if other in names}
-                for kind in names
-            },
-            {kind: self.observations.curve(kind, kind) for kind in names},
-            self.limits.get(job, {}),
+        seen_beside = tuple(
+            Company(kind, others, *found)
+            for kind in sorted(names)
+            for others, found in self.observations.mixes(kind)
+            if names.issuperset(others)
         )
+        limits = self.limits.get(job, {})
+        return NeighboursView(median_low(nodes.values()), len(nodes), kinds, seen_beside, limits)
 
     # what is shown
 

@@ -323,6 +323,7 @@ class KindLanes(KeptTasks[KindRow], Service):
                 continue
             if limit is not None:
                 if not self._has_seat(row, room, limit, others, rooms):
+                    self.wants_slots |= inside is None
                     continue
             elif not room.free:
                 self.wants_slots |= inside is None
