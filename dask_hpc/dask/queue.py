@@ -121,6 +121,16 @@ def worker_rooms(scheduler: Any, addresses: Collection[str] | None) -> Iterator[
         )
 
 
+def running_workers(scheduler: Any) -> list[str]:
+    """Addresses of the workers that may start tasks."""
+    return [worker.address for worker in scheduler.running]
+
+
+def open_workers(scheduler: Any) -> set[str]:
+    """Addresses of those that have a slot, by Dask's own count."""
+    return {worker.address for worker in scheduler.idle_task_count}
+
+
 def kinds_on(scheduler: Any, address: str) -> dict[str, int]:
     """How many tasks of each prefix a worker was given and has not ended."""
     found: dict[str, int] = {}

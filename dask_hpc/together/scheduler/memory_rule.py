@@ -92,12 +92,14 @@ class MemoryRule:
         least = self.memories.least()
         return least is not None and self._strategy.keeps(self._known(kind), least)
 
-    def fits(self, room: compat.WorkerRoom, kind: str, kept: Mapping[str, int]) -> bool:
-        """Whether one more may begin on that worker. ``kept``: what it has of all kinds that are let pass one
-        by one."""
+    def fits(
+        self, room: compat.WorkerRoom, kind: str, kept: Mapping[str, int], there: Mapping[str, int]
+    ) -> bool:
+        """Whether one more may begin on that worker. ``there``: how many tasks of each kind it has; ``kept``:
+        of those that are let pass one by one."""
         if not self.memories.is_told(room):
             return True
-        memory = self.memories.now(room, self._strategy, kept, kind, self._context.clock())
+        memory = self.memories.now(room, self._strategy, kept, there, kind, self._context.clock())
         return self._strategy.fits(self._known(kind), memory)
 
     def _known(self, kind: str) -> KindMemory:

@@ -14,7 +14,6 @@ many on a node as do not slow each other.
    waits in another queue, are left alone.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -22,42 +21,17 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service, Timer, WorkerSetting
-from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks, TaskRow
+from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks
+from dask_hpc.strategies.together.neighbours_view import KindLimit
 from dask_hpc.together.scheduler.memory_rule import MemoryRule
 from dask_hpc.together.scheduler.neighbours import Neighbours
+from dask_hpc.together.scheduler.openings import KindRow, Openings, Turn
 from dask_hpc.together.scheduler.worker_memory import WorkerRooms
 from dask_hpc.together.worker.observer import METRIC, TaskObserver
 from dask_hpc.together.worker.peaks import TOPIC
 
 _OFTEN = 0.5  # of the time between two heartbeats of a worker: so often it is looked
 _AT_REST = 3  # heartbeats after the last task, what was to be heard of it has been
-
-
-class KindRow(TaskRow):
-    """The tasks of one kind."""
-
-    in_flight: dict[Hashable, str]
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.in_flight = {}
-        #: how many of them each worker was sent
-        self.on: Counter[str] = Counter()
-        #: jobs for whose tasks no worker had room when it was last looked
-        self.stuck: set[LiveJob | None] = set()
-
-    def departs(self, key: Hashable, address: str) -> None:
-        """A task was sent."""
-        self.in_flight[key] = address
-        self.on[address] += 1
-
-    def arrives(self, key: Hashable) -> str:
-        """It is not there any more. Where it was."""
-        address = self.in_flight.pop(key)
-        self.on[address] -= 1
-        if not self.on[address]:
-            del self.on[address]
-        return address
 
 
 class KindLanes(KeptTasks[KindRow], Service):
@@ -83,8 +57,6 @@ class KindLanes(KeptTasks[KindRow], Service):
         self._strategies: tuple[Any, Any] = None, None
         self.memory: MemoryRule | None = None
         self.neighbours: Neighbours | None = None
-        #: where something has ended since the last look
-        self._fresh: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._last_task = 0.0
         self.policy_changes()
@@ -162,7 +134,12 @@ class KindLanes(KeptTasks[KindRow], Service):
         return is_free and not compat.is_of_shuffle(task)
 
     def lands(self, row: KindRow, key: Hashable, is_done: bool) -> None:
-        self._fresh.add(row.arrives(key))
+        address = row.arrives(key)
+        workers = [address]
+        if self.neighbours is not None:
+            workers = list(self.context.nodes.workers(self.context.nodes.node_of(address)))
+        for one in self.by_name.values():
+            one.loosen(workers)
         if is_done and self.memory is not None:
             self.memory.ended(row.name)
 
@@ -243,7 +220,7 @@ class KindLanes(KeptTasks[KindRow], Service):
     def _loosen(self) -> None:
         """Somebody may have room, or more is known of what tasks need."""
         for row in self.by_name.values():
-            row.stuck.clear()
+            row.loosen()
         if self.by_name:
             self._waves.queue_wakes(None)
 
@@ -281,7 +258,14 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.has_news = self.wants_slots = False
         if not self.by_name:
             return
-        rooms = WorkerRooms(self._scheduler)
+        turn = Turn(
+            self.context.nodes,
+            WorkerRooms(self._scheduler),
+            self.memory,
+            self.by_name,
+            compat.open_workers(self._scheduler),
+        )
+        known: dict[tuple[str, LiveJob | None], Openings] = {}
         done: set[tuple[str, LiveJob | None]] = set()
 
         def may_pass(row: KindRow, job: LiveJob | None) -> bool:
@@ -291,57 +275,39 @@ class KindLanes(KeptTasks[KindRow], Service):
             head = self.first(may_pass)
             if head is None:
                 break
-            address = self._place(head, rooms, only_before_roots)
+            pair = head.row.name, head.job
+            limit = self.neighbours.limit(head.job, head.row.name) if self.neighbours is not None else None
+            if only_before_roots and self._goes_later(head, limit):
+                done.add(pair)
+                self.wants_slots |= not _is_confined(head.job)
+                continue
+            if pair not in known:
+                others = limit is not None and self._others_wait(head.row, head.job)
+                known[pair] = Openings(turn, head.row, head.job, limit, others)
+            task = compat.find_task(self._scheduler, head.key)
+            address = known[pair].best(compat.bytes_there(task))
             if address is None:
-                done.add((head.row.name, head.job))
+                done.add(pair)
+                self.wants_slots |= not _is_confined(head.job) and head.row.lacks_slot(head.job)
+            elif self._send(head, address):
+                known[pair].was_sent(address)
             else:
-                self._send(head, address)
-                rooms.forget(address)
+                known[pair].was_refused(address)
         else:
             self._waves.queue_wakes(None)
-        self._fresh.clear()
         for row in self.by_name.values():
             row.forget_empty()
 
-    def _place(self, head: Head[KindRow], rooms: WorkerRooms, only_before_roots: bool) -> str | None:
-        """The worker for the first task of a row: of those that have room the one that has most of what it
-        needs. None if nobody has, or another task that waits for slots goes first."""
-        row, job = head.row, head.job
-        inside = job.workers if job is not None and job.confined else None
-        rival = self._rival(head) if only_before_roots else None
-        limit = self.neighbours.limit(job, row.name) if self.neighbours is not None else None
-        is_later = rival is not None and rival.priority < head.priority
-        if is_later and (limit is None or compat.prefix(rival) == row.name):
-            self.wants_slots |= inside is None
-            return None
-        others = limit is not None and self._others_wait(row, job)
-        there = compat.bytes_there(compat.find_task(self._scheduler, head.key))
-        found: list[tuple[float, float, str]] = []
-        for address in self._fresh if job in row.stuck else rooms.addresses() if inside is None else inside:
-            room = rooms.of(address) if inside is None or address in inside else None
-            if room is None:
-                continue
-            if limit is not None:
-                if not self._has_seat(row, room, limit, others, rooms):
-                    self.wants_slots |= inside is None
-                    continue
-            elif not room.free:
-                self.wants_slots |= inside is None
-                continue
-            if self._fits(row, room):
-                found.append((-there.get(address, 0), room.tasks / room.threads, address))
-        if not found:
-            row.stuck.add(job)
-            return None
-        return min(found)[2]
-
-    def _rival(self, head: Head[KindRow]) -> Any:
-        """The first of the other root tasks that wait for the same slots."""
-        job = head.job
-        if job is None or not job.confined:
-            return compat.first_queued(self._scheduler)
-        first = job.ready.first()
-        return compat.find_task(self._scheduler, first[1]) if first else None
+    def _goes_later(self, head: Head[KindRow], limit: KindLimit | None) -> bool:
+        """Whether another root task that waits for the same slots goes first."""
+        if _is_confined(head.job):
+            first = head.job.ready.first() if head.job is not None else None
+            rival = compat.find_task(self._scheduler, first[1]) if first else None
+        else:
+            rival = compat.first_queued(self._scheduler)
+        if rival is None or rival.priority >= head.priority:
+            return False
+        return limit is None or compat.prefix(rival) == head.row.name
 
     def _others_wait(self, row: KindRow, job: LiveJob | None) -> bool:
         """Whether tasks of another kind wait for the threads of the same nodes."""
@@ -351,41 +317,24 @@ class KindLanes(KeptTasks[KindRow], Service):
             return bool(job.ready)
         return compat.first_queued(self._scheduler) is not None
 
-    def _has_seat(
-        self, row: KindRow, room: compat.WorkerRoom, limit: Any, others: bool, rooms: WorkerRooms
-    ) -> bool:
-        """Whether one more of the kind may run on the node of that worker: beside others, or alone."""
-        workers = self.context.nodes.workers(self.context.nodes.node_of(room.address))
-        here = sum(row.on[address] for address in workers)
-        if here < limit.beside and row.on[room.address] < room.threads:
-            return True  # whatever waits for a slot: it comes before that
-        if not room.free:
-            return False
-        known = [found for address in workers if (found := rooms.of(address)) is not None]
-        if others and any(found.tasks for found in known):
-            return False
-        threads = sum(found.threads for found in known)
-        busy = sum(found.tasks for found in known)
-        return busy < threads and here < (threads if limit.alone is None else max(1, limit.alone))
-
-    def _fits(self, row: KindRow, room: compat.WorkerRoom) -> bool:
-        if self.memory is None:
-            return True
-        address = room.address
-        kept = {name: one.on[address] for name, one in self.by_name.items() if one.on[address]}
-        return self.memory.fits(room, row.name, kept)
-
-    def _send(self, head: Head[KindRow], address: str) -> None:
+    def _send(self, head: Head[KindRow], address: str) -> bool:
+        """Whether it is on its way."""
         row, job, key = head.row, head.job, head.key
         row.ready[job].discard(key)
         row.departs(key, address)
         if self.memory is not None:
             self.memory.sent(row.name)
         stimulus = f"hpc-kind-{job.id}" if job else "hpc-kind"
-        if key not in compat.send(self._scheduler, {key: address}, stimulus) and key in row.in_flight:
+        if key in compat.send(self._scheduler, {key: address}, stimulus):
+            return True
+        if key in row.in_flight:
             row.arrives(key)
-            if (task := compat.find_task(self._scheduler, key)) is not None:
-                compat.restrict(task, self._shut)
+        task = compat.find_task(self._scheduler, key)
+        if task is not None and key in self.row_of:
+            compat.restrict(task, self._shut)
+            if compat.is_held(task):
+                self._waits(key, task, row)
+        return False
 
     # what is shown
 
@@ -405,6 +354,11 @@ class KindLanes(KeptTasks[KindRow], Service):
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
         return {"kinds_kept": {"": len(self.by_name)}, "kinds_waiting": {"": self.count_waiting()}}
+
+
+def _is_confined(job: LiveJob | None) -> bool:
+    """Whether it has workers of its own."""
+    return job is not None and job.confined
 
 
 SERVICE = KindLanes
