@@ -205,6 +205,14 @@ def in_flight(scheduler: Any) -> Iterator[tuple[Any, Any]]:
     return ((task.key, task) for worker in workers for task in worker.processing if task.processing_on)
 
 
+def in_flight_of(scheduler: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    """Those of that prefix."""
+    found = scheduler.task_prefixes.get(name)
+    if found is None or not found.states["processing"]:
+        return iter(())
+    return ((key, task) for key, task in in_flight(scheduler) if task.prefix is found)
+
+
 def queue_order(scheduler: Any) -> list[Any]:
     """Keys of the tasks in Dask's queue, best first."""
     return [task.key for task in scheduler.queued.sorted()]

@@ -15,7 +15,7 @@ _REMEMBERED = 200  # pairs that were tried
 _PATIENCE = 8  # times as many tasks as are to be seen: then a try has come to nothing
 
 
-class Trial(NamedTuple):
+class KindTrial(NamedTuple):
     """How many tasks of the kind were left when it began, and whether nothing has come of it."""
 
     begun: int
@@ -23,7 +23,7 @@ class Trial(NamedTuple):
 
 
 #: what is tried, or was: a kind beside another; beside itself: fewer of it alone
-Trials = Mapping[tuple[str, str], Trial]
+Trials = Mapping[tuple[str, str], KindTrial]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ class GoodNeighbours(TogetherStrategy):
         kinds = self._most_of_it(view)
         if view.threads < 2 or not kinds:
             return {}, trials
-        slowdowns = Slowdowns(view.seen, self.known)
+        names = {kind.name for kind in kinds}
+        slowdowns = Slowdowns((one for one in view.seen if one.kind in names), self.known)
         limits = self._best(view, kinds, slowdowns)
         if limits:
             return limits, trials
@@ -139,10 +140,10 @@ class GoodNeighbours(TogetherStrategy):
 
     def _tried(self, pair: tuple[str, str], left: int, needed: int, trials: Trials) -> Trials | None:
         """What is to be remembered if this is tried now; None if it came to nothing."""
-        found = trials.get(pair, Trial(left))
+        found = trials.get(pair, KindTrial(left))
         if found.is_over:
             return None
         begun = max(left, found.begun) if found.begun - left <= _PATIENCE * needed else found.begun
         others = {one: trial for one, trial in trials.items() if one != pair}
         over = begun - left > _PATIENCE * needed
-        return {**dict(list(others.items())[-_REMEMBERED:]), pair: Trial(begun, over)}
+        return {**dict(list(others.items())[-_REMEMBERED:]), pair: KindTrial(begun, over)}

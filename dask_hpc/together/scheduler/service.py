@@ -59,6 +59,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.neighbours: Neighbours | None = None
         self._numbers: dict[str, int] = {}
         self._last_task = 0.0
+        self._is_released = False
         self.policy_changes()
 
     def policy_changes(self) -> None:
@@ -68,9 +69,14 @@ class KindLanes(KeptTasks[KindRow], Service):
         before, self._strategies = self._strategies, strategies
         is_off = strategies == (None, None)
         self._observers.set(None if is_off else (together is not None, memory is not None))
-        if together != before[1]:
+        if self.neighbours is not None and together is not None:
+            self.neighbours.becomes(together)
+        elif together != before[1]:
             self.neighbours = None if together is None else Neighbours(self.context, together)
-        if memory != before[0]:
+        if self.memory is not None and memory is not None:
+            self.memory.becomes(memory)
+            self._heed(kind for kind, _ in list(self.memory.peaks.known()))
+        elif memory != before[0]:
             if self.memory is not None:
                 self.memory.write()
             self.memory = None if memory is None else MemoryRule(self.context, memory)
@@ -86,6 +92,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         if self.memory is not None:
             self.memory.write()
         self._observers.set(None)
+        self._is_released = True
         self._stop()
 
     def _stop(self) -> None:
@@ -106,7 +113,10 @@ class KindLanes(KeptTasks[KindRow], Service):
             self.memory.write()
 
     async def _recall(self, memory: MemoryRule) -> None:
-        self._heed(await memory.recall())
+        """Of a rule that may not be in force any more when the disk has answered."""
+        known = await memory.recall()
+        if memory is self.memory and not self._is_released:
+            self._heed(known)
 
     # what happens
 
@@ -127,11 +137,17 @@ class KindLanes(KeptTasks[KindRow], Service):
             if kind not in kept:
                 kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
             if kept[kind] and self._may_wait_here(key, task):
-                self.keep_back(key, task, self.by_name.setdefault(kind, KindRow(kind)))
+                self.keep_back(key, task, self._row(kind))
 
     def _may_wait_here(self, key: Hashable, task: Any) -> bool:
         is_free = self.may_be_kept(key, task) and not self._waves.queues.keeps(key)
         return is_free and not compat.is_of_shuffle(task)
+
+    def task_moves(self, key: Hashable, start: str, finish: str) -> None:
+        row = self.row_of[key]
+        if finish == "processing" and key not in row.in_flight:  # somebody else sent it
+            row.departs(key, compat.address_of(compat.find_task(self._scheduler, key)))
+        super().task_moves(key, start, finish)
 
     def lands(self, row: KindRow, key: Hashable, is_done: bool) -> None:
         address = row.arrives(key)
@@ -144,6 +160,8 @@ class KindLanes(KeptTasks[KindRow], Service):
             self.memory.ended(row.name)
 
     def worker_joins(self, address: str) -> None:
+        if self.memory is not None and self.memory.worker_joins():
+            self._heed(compat.kinds_left(self._scheduler))
         self._loosen()
 
     def worker_leaves(self, address: str) -> None:
@@ -152,6 +170,8 @@ class KindLanes(KeptTasks[KindRow], Service):
             self.memory.worker_leaves(address)
         if self.neighbours is not None:
             self.neighbours.worker_leaves(address)
+        if self.by_name:
+            self._wake()  # what it had is computed again
         self._loosen()
 
     def log_event(self, topic: str, message: Any) -> None:
@@ -181,7 +201,6 @@ class KindLanes(KeptTasks[KindRow], Service):
         counted."""
         if kind in self.by_name:
             return
-        row = KindRow(kind)
         queued = []
         for key in compat.not_sent(self._scheduler, kind):
             task = compat.find_task(self._scheduler, key)
@@ -189,18 +208,25 @@ class KindLanes(KeptTasks[KindRow], Service):
                 if (job := self.context.owner.get(key)) is not None:
                     job.held.pop(key, None)
                     job.ready.discard(key)
-                self.keep_back(key, task, row)
+                self.keep_back(key, task, self._row(kind))
                 self.changes_hands(key, task)
-                queued.append(key)
-        if not row.tasks:
-            return
-        self.by_name[kind] = row
-        for key, task in compat.in_flight(self._scheduler):
-            if compat.prefix(task) == kind and key not in self.row_of and self.may_be_kept(key, task):
-                self.row_of[key] = row
-                row.tasks += 1
-                row.departs(key, compat.address_of(task))
-        compat.release_queued(self._scheduler, queued, "hpc-kind")
+                if compat.is_queued(task):
+                    queued.append(task)
+        self._waves.take_out([task.key for task in sorted(queued, key=lambda task: task.priority)])
+
+    def _row(self, kind: str) -> KindRow:
+        """That of a kind; if it is new, with those that are in flight already."""
+        row = self.by_name.get(kind)
+        if row is None:
+            row = self.by_name[kind] = KindRow(kind)
+            for key, task in compat.in_flight_of(self._scheduler, kind):
+                if self._may_wait_here(key, task):
+                    if (job := self.context.owner.get(key)) is not None:
+                        job.passed.discard(key)
+                    self.row_of[key] = row
+                    row.tasks += 1
+                    row.departs(key, compat.address_of(task))
+        return row
 
     def _open(self, row: KindRow) -> None:
         """Tasks of that kind are Dask's own business from now on."""
@@ -228,7 +254,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         now, heartbeat = self.context.clock(), compat.heartbeat_seconds(self._scheduler)
         if compat.unfinished(self._scheduler):
             self._last_task = now
-        if now - self._last_task < _AT_REST * heartbeat or self.row_of:
+        if now - self._last_task < _AT_REST * heartbeat:
             self._timer.set(_OFTEN * heartbeat)
         for address, said in compat.metrics(self._scheduler, METRIC):
             self._listen(address, said)

@@ -72,6 +72,15 @@ class WorkerMemories:
             self._quiet[room.address] = beside if not room.tasks else min(known, beside)
         self._is_known = False
 
+    @property
+    def nobody_told(self) -> bool:
+        """Whether there was no worker that can, when it was last asked."""
+        return self._least is None
+
+    def changed(self) -> None:
+        """There are others."""
+        self._is_known = False
+
     def cannot_tell(self, address: str, why: str) -> None:
         """What tasks need there nobody knows."""
         if self.silent.get(address) != why:
@@ -114,8 +123,8 @@ class WorkerMemories:
             left -= count
         others = [
             (by.need(self._peaks.of(name, at), plain), count)
-            for name, count in there.items()
-            if name not in kept and self._peaks.is_known(name)
+            for name, all_of_it in there.items()
+            if (count := all_of_it - kept.get(name, 0)) > 0 and self._peaks.is_known(name)
         ]
         for need, count in sorted(others, reverse=True):
             running = max(0, min(left, count))
