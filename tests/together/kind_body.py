@@ -1,6 +1,7 @@
 """Kinds that are let pass one by one, on Dask's own state of tasks: no event loop, no clock, no messages."""
 
 import sys
+from itertools import count
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
@@ -41,6 +42,7 @@ class KindBody(Context):
 
     def __init__(self, policy=MEMORY, workers=2, threads=4, limit=10 * GB):
         self.shape = threads, limit
+        self._numbers = count()
         scheduler = PureScheduler(self._moves)
         scheduler.loop = LaterTurns()
         scheduler.extensions, scheduler.no_workers_timeout = {}, None
@@ -112,12 +114,10 @@ class KindBody(Context):
         self.turn()
 
     def submit(self, kind, count, needs=(), job=None, workers=None, change=lambda task: None):
-        tasks = self.scheduler.make(
-            [(kind, len(self.scheduler.tasks) + i) for i in range(count)], needs, workers
-        )
+        keys = [(kind, next(self._numbers)) for _ in range(count)]
+        tasks = self.scheduler.make(keys, needs, workers)
         for task in tasks:
             change(task)
-        keys = [task.key for task in tasks]
         self.gate.submit(keys, job)
         self.lanes.graph_arrives(keys)
         self.scheduler.schedule(tasks)

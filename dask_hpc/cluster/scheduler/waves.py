@@ -166,7 +166,8 @@ class Waves(compat.QueueExit):
 
     def before_queue(self) -> None:
         """What goes before Dask's queue, goes."""
-        if self.queues.wants_slots and not self._is_working and self._scheduler.queued:
+        queues = self.queues
+        if (queues.wants_slots or queues.has_news) and not self._is_working and self._scheduler.queued:
             self._is_working = True
             try:
                 self.queues.let_pass(only_before_roots=True)
