@@ -121,11 +121,6 @@ def worker_rooms(scheduler: Any, addresses: Collection[str] | None) -> Iterator[
         )
 
 
-def running_workers(scheduler: Any) -> list[str]:
-    """Addresses of the workers that may start tasks."""
-    return [worker.address for worker in scheduler.running]
-
-
 def open_workers(scheduler: Any) -> set[str]:
     """Addresses of those that have a slot, by Dask's own count."""
     return {worker.address for worker in scheduler.idle_task_count}

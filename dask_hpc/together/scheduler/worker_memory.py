@@ -18,7 +18,7 @@ class WorkerRooms:
         self._scheduler = scheduler
         self._known: dict[str, compat.WorkerRoom | None] = {}
         self._kinds: dict[str, Mapping[str, int]] = {}
-        self._all: list[str] | None = None
+        self._all: Collection[str] | None = None
 
     def addresses(self) -> Collection[str]:
         """Of all that may start tasks."""
