@@ -16,7 +16,7 @@ _REMEMBERED = 200  # pairs that were tried
 _PATIENCE = 8  # times as many tasks as are to be seen: then a try has come to nothing
 
 
-class Trial(NamedTuple):
+class NeighbourTrial(NamedTuple):
     """How many tasks of the kind were left when it began, and whether nothing has come of it."""
 
     begun: int
@@ -24,7 +24,7 @@ class Trial(NamedTuple):
 
 
 #: what is tried, or was: a kind beside another; beside itself: fewer of it alone
-Trials = Mapping[tuple[str, str], Trial]
+Trials = Mapping[tuple[str, str], NeighbourTrial]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,13 @@ class GoodNeighbours(TogetherStrategy):
 
     def _tried(self, pair: tuple[str, str], left: int, needed: int, trials: Trials) -> Trials | None:
         """What is to be remembered if this is tried now; None if it came to nothing."""
-        found = trials.get(pair, Trial(left))
+        found = trials.get(pair, NeighbourTrial(left))
         if found.is_over:
             return None
         begun = max(left, found.begun) if found.begun - left <= _PATIENCE * needed else found.begun
         others = {one: trial for one, trial in trials.items() if one != pair}
         over = begun - left > _PATIENCE * needed
-        return {**dict(list(others.items())[-_REMEMBERED:]), pair: Trial(begun, over)}
+        return {**dict(list(others.items())[-_REMEMBERED:]), pair: NeighbourTrial(begun, over)}
 
 
 def _end(phases: Sequence[MixPhase], kind: KindWork) -> float:
