@@ -44,6 +44,7 @@ _SCALES = {50: 0.81, 500: 0.764}
 _TASKS = 16  # for each node
 #: mean seconds between two tasks for 500 nodes
 _GAPS = {"oversubscribed": 0.1, "undersubscribed": 0.25}
+_FULL = "oversubscribed"
 _ERROR = 0.031
 _SMALLER = 0.01
 _SOLVED = "solved: the scale of times alone"
@@ -52,7 +53,7 @@ _LEAST = 1e-3
 _BRINK = "; least slack first leaves no margin, so that an error of either sign is a miss or a core left idle"
 _NEAR = 5.0
 _FIRST = (
-    f"about 90 %, read off a figure: within {_NEAR:g}; in ours the first tasks that come have slack enough to fill "
+    f"about 90 %, read off a figure: within {_NEAR:g}; in ours the first tasks have slack enough to fill "
     "all cores"
 )
 
@@ -112,7 +113,7 @@ def _row(seed: int, nodes: int) -> Row:
         told = believed(one, seed)
         ways: dict[str, tuple[Heuristic, Any]] = {name: (name, {}) for name in get_args(Heuristic)}
         ways["aware"] = "aware", {"predicted": told}
-        if nodes == _NODES:
+        if level == _FULL and nodes == _NODES:
             ways["aware that sees progress"] = "aware", {"predicted": told, "progress": "observed"}
             ways["aware with a third of the error"] = "aware", {"predicted": believed(one, seed, _SMALLER)}
             for name, table in (("aware", told), ("perfect", one.table)):
