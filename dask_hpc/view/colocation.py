@@ -50,7 +50,7 @@ def _squares(name: str, row: Mapping[str, float], left: float, y: float, span: f
         x = left + _CELL * place
         square = tag("rect", x=x + 1, y=y + 1, width=_CELL - 2, height=_DEEP - 2, rx=3,
                      fill="#{:02x}{:02x}{:02x}".format(*shades))  # fmt: skip
-        ink = "#fff" if share > 0.55 else "#000"
+        ink = "#fff" if share > 0.72 else "#000"
         yield hinted(
             _words(name, other, value),
             square,
