@@ -16,7 +16,7 @@ _WORK = 1000.0  # tasks that stand for many
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class KindPair:
     """Two kinds with as much work each, on one node."""
 
     one: str
@@ -84,7 +84,7 @@ class ColocationPlan:
         return {kind: self._mix({kind: _WORK}) for kind in self.known.kinds}
 
     @cached_property
-    def sharing(self) -> tuple[Sharing, ...]:
+    def sharing(self) -> tuple[KindPair, ...]:
         """Of each two kinds, the ones that gain most first."""
         found = []
         for one, other in combinations(self.known.kinds, 2):
@@ -92,7 +92,7 @@ class ColocationPlan:
             counts = {kind: _WORK * max(seconds.values()) / seconds[kind] for kind in seconds}
             plan = self._mix(counts)
             apart = sum(self._mix({kind: count}).seconds for kind, count in counts.items())
-            found.append(Sharing(one, other, plan.mix, 1 - plan.seconds / apart))
+            found.append(KindPair(one, other, plan.mix, 1 - plan.seconds / apart))
         return tuple(sorted(found, key=lambda pair: -pair.saves))
 
     @cached_property
