@@ -1,6 +1,7 @@
 """The picture of who slows whom: every number is there, the worst is the darkest, and it can be read."""
 
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import pytest
 
@@ -31,6 +32,43 @@ def test_each_number_has_its_square():
     lights = [light(fill) for fill, _, _ in found]
     assert lights[0] < lights[2] < lights[3] < lights[1]
     assert "b beside a takes 1.50 times as long" in root.get("aria-label")
+
+
+def box(square):
+    x, y, width, height = (float(square.get(name)) for name in ("x", "y", "width", "height"))
+    return x, y, x + width, y + height
+
+
+@pytest.mark.parametrize(
+    "names", ["ab", ["a", "b", "c", "kind-of-long"], [f"k{number}" for number in range(16)]]
+)
+@pytest.mark.parametrize("reason", ["It rests on runs.", "words " * 60])
+def test_nothing_lies_on_anything_else(names, reason):
+    slowdowns = {one: dict.fromkeys(names, 1.5) for one in names}
+    root = ET.fromstring(slowdowns_svg("Title", reason, "beside 3", slowdowns))
+    width, height = (float(root.get(name)) for name in ("width", "height"))
+    groups = list(root.iter(f"{SVG}g"))
+    boxes = [box(group[1]) for group in groups]
+    for group, (left, top, right, bottom) in zip(groups, boxes, strict=True):
+        x, y = (float(group[2].get(name)) for name in ("x", "y"))
+        assert x == pytest.approx((left + right) / 2) and top + 12 < y < bottom - 8, (
+            "the number is in the middle"
+        )
+        assert 0 < left < right < width and 0 < top < bottom < height
+    rows = [boxes[place : place + len(names)] for place in range(0, len(boxes), len(names))]
+    assert all(one[2] < other[0] < one[2] + 4 for row in rows for one, other in pairwise(row))
+    assert all(one[0][3] < other[0][1] < one[0][3] + 4 for one, other in pairwise(rows))
+    texts = [one for one in root.iter(f"{SVG}text") if one not in {group[2] for group in groups}]
+    ys = [float(one.get("y")) for one in texts]
+    heads, sides = texts[-2 * len(names) : -len(names)], texts[-len(names) :]
+    above = ys[: -2 * len(names)]
+    assert all(14 <= later - earlier <= 40 for earlier, later in pairwise(above)), "a line each"
+    for head, (left, top, right, _) in zip(heads, rows[0], strict=True):
+        assert float(head.get("x")) == pytest.approx((left + right) / 2)
+        assert above[-1] + 12 < float(head.get("y")) < top
+    for side, row in zip(sides, rows, strict=True):
+        left, top, _, bottom = row[0]
+        assert 0 < left - float(side.get("x")) < 16 and top + 12 < float(side.get("y")) < bottom - 8
 
 
 def test_a_few_per_cent_are_pale():

@@ -201,3 +201,5 @@ def test_work_goes_on_as_the_table_has_it():
     with pytest.raises(InputError, match="core: found"):
         state.end(1, 0, 90.0)
     assert state.next_end(1)[0] == inf
+    with pytest.raises(InputError, match="nodes: found 0"):
+        NodeTable(TABLE, 0)

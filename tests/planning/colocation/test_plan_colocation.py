@@ -1,5 +1,6 @@
 """Plans of co-location: what rows say, what is known of kinds beside others, and what follows from it."""
 
+from dataclasses import replace
 from itertools import product
 from math import inf, nan
 
@@ -9,8 +10,9 @@ import pytest
 import dask_hpc
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.interference import CacheCounters, TaskKind
-from dask_hpc.planning.colocation.known import KnownInterference, PairsAndLaw, RunBeside
+from dask_hpc.planning.colocation.known import ByFeatures, KnownInterference, PairsAndLaw, RunBeside
 from dask_hpc.planning.colocation.law import InterferenceLaw, weight_of
+from dask_hpc.planning.colocation.linear import LinearPredictor
 
 STREAM = {"kind": "stream", "seconds": "40s", "count": 200}
 COUNT = {"kind": "count", "seconds": 30, "count": 400, "deadline": "2h"}
@@ -164,6 +166,49 @@ def test_the_best_way_is_used():
     assert found.known.slowdown("a", {"b": 1, "c": 1}) == pytest.approx(truth, rel=0.15)
     assert found.known.slowdown("a", {"b": 2}) == pytest.approx(1 + 0.002 * 450 * 2**0.7), "measured"
     assert found.known.slowdown("e", {"e": 1, "d": 1}) >= 1 and found.known.slowdown("a", {}) == 1
+
+
+def test_seconds_are_predicted_by_features():
+    """By a plane through what was measured, from seconds to how many times as long."""
+    kinds = {name: TaskKind(name, seconds, CacheCounters(misses, 100, 1000))
+             for name, seconds, misses in (("a", 200.0, 50), ("b", 100.0, 10), ("c", 0.5, 1))}  # fmt: skip
+    runs = [RunBeside(one, {other: count}, 2 * kinds[one].seconds + 10 * count)
+            for one in kinds for other in kinds for count in (1, 2, 3)]  # fmt: skip
+    way = ByFeatures.fit(kinds, runs, LinearPredictor.fit)
+    assert way.name == "F"
+    assert way.slowdown("a", {"b": 1, "c": 1}) == pytest.approx((400 + 20) / 200)
+    assert way.slowdown("c", {"b": 4}) == pytest.approx((1 + 40) / 0.5)
+    faster = ByFeatures.fit(kinds, [replace(run, seconds=0.1) for run in runs], LinearPredictor.fit)
+    assert faster.slowdown("a", {"b": 1}) == 1
+
+
+def test_features_are_tried_from_thirty_runs_on():
+    for count, ways in ((29, {"pairs"}), (30, {"pairs", "linear model", "network"})):
+        found = plan(*many()[: 5 + count], rng=np.random.default_rng(0))
+        assert set(found.known.errors) == ways
+    for count, is_compared in ((9, False), (10, True)):
+        rows = [{**row, "mem_class": "I"} for row in ({"kind": "a", "seconds": 10},)]
+        rows += [{"kind": "a", "seconds": 11 + number, "beside": "a"} for number in range(count)]
+        assert bool(plan(*rows, rng=np.random.default_rng(0)).known.errors) == is_compared
+
+
+def test_short_tasks_and_many_kinds():
+    found = plan({"kind": "a", "seconds": 0.01, "mem_class": "I", "count": 5, "deadline": "0.5s"},
+                 {"kind": "a", "seconds": 0.02, "beside": "a"})  # fmt: skip
+    assert found.pairs["a"]["a"] == 2 and found.kept[0].is_kept
+    sixteen = plan(*(A | {"kind": f"k{number}"} for number in range(16)))
+    assert len(sixteen.known.kinds) == 16
+
+
+def test_runs_beside_nobody_and_of_no_time():
+    kinds = [TaskKind("a", 10.0, said_class="I")]
+    for run, words in (
+        (RunBeside("a", {}, 10.0), "beside: found {}"),
+        (RunBeside("a", {"a": 1}, 0.0), "seconds"),
+        (RunBeside("a", {"a": 0}, 1.0), "beside: a: found 0"),
+    ):
+        with pytest.raises(InputError, match=words):
+            KnownInterference.of(kinds, [run])
 
 
 def test_too_few_runs_are_not_compared():
