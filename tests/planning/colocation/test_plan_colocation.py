@@ -298,7 +298,7 @@ A = {"kind": "a", "seconds": 10, "mem_class": "I"}
         ([A | {"count": 2.5}], "count: found 2.5"),
         ([A | {"count": -1}], "count"),
         ([A | {"count": "many"}], "count: found 'many'"),
-        ([A | {"mem_class": "VI"}], "mem_class: found 'VI'"),
+        ([A | {"mem_class": "VI"}], "run 1: mem_class: found 'VI'"),
         ([A | counters(-1)], "misses: found -1"),
         ([A | counters(1, 2.0**70)], "accesses.*wrapped"),
         ([A | counters("nan")], "misses: found nan"),
