@@ -24,6 +24,8 @@ _WHERE = {
     "restore": "dask_hpc.checkpoint.client.restore",
     "protected": "dask_hpc.checkpoint.client.protect",
     "unprotect": "dask_hpc.checkpoint.client.protect",
+    "plan_colocation": "dask_hpc.planning.plan_colocation",
+    "ColocationPlan": "dask_hpc.planning.colocation.plan",
     "plan_corridor": "dask_hpc.planning.corridor.plan",
     "plan_interval": "dask_hpc.planning.interval",
     "plan_partition": "dask_hpc.planning.in_situ.plan",

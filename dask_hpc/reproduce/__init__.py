@@ -13,6 +13,8 @@ from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.reproduce import (
     agents,
     applications,
+    colocation_prediction,
+    colocation_scheduling,
     corridor,
     energy_intervals,
     esp_malleable_share,
@@ -80,6 +82,8 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "resilience-exact": resilience_exact.run,
     "resilience-size": resilience_size.run,
     "resilience-reliability": resilience_reliability.run,
+    "colocation-prediction": colocation_prediction.run,
+    "colocation-scheduling": colocation_scheduling.run,
 }
 
 
