@@ -18,7 +18,7 @@ _MOST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LinkLevel:
     """How the parts of one level are joined; each link carries ``bandwidth`` bytes a second each way.
 
     With ``links`` "all-to-all" a part is joined with every other one within the same outer part, by one link
@@ -53,7 +53,7 @@ class Topology:
     links. Jobs run on ``nodes``; those of ``service`` lead to the store.
     """
 
-    levels: tuple[Level, ...]
+    levels: tuple[LinkLevel, ...]
     places: Mapping[str, tuple[str, ...]] = field(hash=False)
     service: tuple[str, ...] = ()
 
@@ -75,7 +75,7 @@ class Topology:
         self._insist_on_all_routers()
 
     @property
-    def lattice(self) -> tuple[Level, ...]:
+    def lattice(self) -> tuple[LinkLevel, ...]:
         """The levels that are joined all to all."""
         return tuple(level for level in self.levels if not level.is_tree)
 
@@ -159,9 +159,9 @@ def xc30(cabinets: int = 2, chassis: int = 6, blades: int = 16, *, service: bool
     """
     _insist_on_counts(cabinets=cabinets, chassis=chassis, blades=blades)
     levels = (
-        Level("cabinet", _OPTICAL, "all-to-all"),
-        Level("chassis", _COPPER, "all-to-all"),
-        Level("blade", _COPPER, "all-to-all"),
+        LinkLevel("cabinet", _OPTICAL, "all-to-all"),
+        LinkLevel("chassis", _COPPER, "all-to-all"),
+        LinkLevel("blade", _COPPER, "all-to-all"),
     )
     places = {
         f"cabinet{one}-chassis{two}-blade{three}": (f"cabinet{one}", f"chassis{two}", f"blade{three}")
@@ -186,7 +186,7 @@ def fat_tree(
     found = []
     for depth, name in enumerate(names, 1):
         below = arity ** (levels - depth)
-        found.append(Level(name, bandwidth * below / (oversubscription if below > 1 else 1)))
+        found.append(LinkLevel(name, bandwidth * below / (oversubscription if below > 1 else 1)))
     places = {}
     for number, way in enumerate(product(range(arity), repeat=levels)):
         inner = [f"switch{depth}-{way[depth - 1]}" for depth in range(1, levels)]
@@ -230,8 +230,8 @@ def slurm_tree(
         for place in full.values():
             sizes[place[:depth]] = sizes.get(place[:depth], 0) + 1
         usual = port * max(sizes.values()) / (1 if max(sizes.values()) == 1 else oversubscription)
-        levels.append(Level(name, given.get(name, usual)))
-    return Topology((*levels, Level(names[-1], given.get(names[-1], port))), full)
+        levels.append(LinkLevel(name, given.get(name, usual)))
+    return Topology((*levels, LinkLevel(names[-1], given.get(names[-1], port))), full)
 
 
 def _level_names(places: Mapping[str, tuple[str, ...]]) -> list[str]:

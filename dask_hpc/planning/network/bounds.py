@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dask_hpc.model.topology import Topology
-from dask_hpc.planning.network.demands import Demand, Pairs, Product, Traffic, demands
+from dask_hpc.planning.network.demands import Demand, PairDemand, ProductDemand, Traffic, demands
 from dask_hpc.planning.network.graph import Array, Graph, graph_of, water_fill
 
 
@@ -63,7 +63,7 @@ def load_of(topology: Topology, traffic: Traffic) -> Array:
     graph = graph_of(topology)
     found = np.zeros(len(graph.capacity))
     for demand in demands(graph, traffic):
-        if isinstance(demand, Product):
+        if isinstance(demand, ProductDemand):
             _add_product(graph, demand, found)
         else:
             _add_pairs(graph, demand, found)
@@ -71,7 +71,7 @@ def load_of(topology: Topology, traffic: Traffic) -> Array:
     return found
 
 
-def _add_product(graph: Graph, demand: Product, found: Array) -> None:
+def _add_product(graph: Graph, demand: ProductDemand, found: Array) -> None:
     """On the way coordinates are changed one by one, in every order equally often. So what crosses from a
     router at one of them, some others being changed already, is what all come from who has its others, times
     what all go to who has those that are changed."""
@@ -93,7 +93,7 @@ def _add_product(graph: Graph, demand: Product, found: Array) -> None:
         back += takes * (sends.sum() - sends)
 
 
-def _add_pairs(graph: Graph, demand: Pairs, found: Array) -> None:
+def _add_pairs(graph: Graph, demand: PairDemand, found: Array) -> None:
     source = graph.coordinates(graph.router[demand.sources])
     target = graph.coordinates(graph.router[demand.targets])
     for at in range(len(graph.shape)):
@@ -164,7 +164,7 @@ def _least(room: Array, need: Any) -> float:
 
 def _leaves(graph: Graph, demand: Demand, kept: tuple[int, ...]) -> tuple[Array, Array]:
     """By values of the coordinates that are kept: what leaves all routers with these, and what gets there."""
-    if isinstance(demand, Product):
+    if isinstance(demand, ProductDemand):
         free = tuple(dim for dim in range(len(graph.shape)) if dim not in kept)
         sent, taken = (_at_routers(graph, one).sum(free) for one in (demand.sent, demand.taken))
         return sent * (taken.sum() - taken), taken * (sent.sum() - sent)
@@ -181,7 +181,7 @@ def _changes(graph: Graph, demand: Demand, kept: tuple[int, ...], at: int) -> Ar
     of the others that are kept."""
     place = kept.index(at)
     shape = [graph.shape[dim] for dim in kept]
-    if isinstance(demand, Product):
+    if isinstance(demand, ProductDemand):
         free = tuple(dim for dim in range(len(graph.shape)) if dim not in kept)
         sent, taken = (
             np.moveaxis(_at_routers(graph, one).sum(free), place, -1) for one in (demand.sent, demand.taken)
@@ -202,7 +202,7 @@ def _changes(graph: Graph, demand: Demand, kept: tuple[int, ...], at: int) -> Ar
     return found
 
 
-def _pair_groups(graph: Graph, demand: Pairs, kept: tuple[int, ...]) -> tuple[Array, Array]:
+def _pair_groups(graph: Graph, demand: PairDemand, kept: tuple[int, ...]) -> tuple[Array, Array]:
     """The numbers of the groups of routers, by the coordinates that are kept, that pairs lead from and to."""
     if not kept:
         return np.zeros_like(demand.sources), np.zeros_like(demand.targets)

@@ -50,7 +50,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class ProductDemand:
     """From each node to each other one ``sent`` of the one times ``taken`` of the other, bytes a second."""
 
     sent: Array
@@ -58,7 +58,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class PairDemand:
     """From nodes to others, one by one; ``rates`` in bytes a second."""
 
     sources: Array
@@ -67,7 +67,7 @@ class Pairs:
 
 
 #: all that a job sends is a few of these
-Demand = Product | Pairs
+Demand = ProductDemand | PairDemand
 
 
 def demands(graph: Graph, traffic: Traffic) -> tuple[Demand, ...]:
@@ -81,13 +81,13 @@ def demands(graph: Graph, traffic: Traffic) -> tuple[Demand, ...]:
     if traffic.pattern == "all-to-all":
         ones = np.zeros(len(graph.names))
         ones[numbers] = 1.0
-        return (Product(ones, rate * ones),)
+        return (ProductDemand(ones, rate * ones),)
     if traffic.pattern == "partner":
         partners = np.array([graph.numbers[name] for name in partners_of(topology, traffic.nodes)])
         sources, targets = (partners, numbers) if traffic.restart else (numbers, partners)
-        return (Pairs(sources, targets, np.full(len(numbers), float(rate))),)
+        return (PairDemand(sources, targets, np.full(len(numbers), float(rate))),)
     found = tuple(_to_stores(graph, numbers, rate, traffic.stores == "own"))
-    return tuple(Product(one.taken, one.sent) for one in found) if traffic.restart else found
+    return tuple(ProductDemand(one.taken, one.sent) for one in found) if traffic.restart else found
 
 
 def partners_of(topology: Topology, nodes: Sequence[str]) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def partners_of(topology: Topology, nodes: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _to_stores(graph: Graph, numbers: Array, rate: float, own: bool) -> Sequence[Product]:
+def _to_stores(graph: Graph, numbers: Array, rate: float, own: bool) -> Sequence[ProductDemand]:
     topology = graph.topology
     insist(len(topology.service) > 0, "pattern", "store", "a topology with service nodes for that")
     outer = [topology.places[graph.names[number]][0] for number in numbers]
@@ -126,5 +126,5 @@ def _to_stores(graph: Graph, numbers: Array, rate: float, own: bool) -> Sequence
         sent, taken = np.zeros(len(graph.names)), np.zeros(len(graph.names))
         sent[[number for number, part in zip(numbers, outer, strict=True) if part in parts]] = 1.0
         taken[[graph.numbers[name] for name in leads]] = rate / len(leads)
-        found.append(Product(sent, taken))
+        found.append(ProductDemand(sent, taken))
     return found

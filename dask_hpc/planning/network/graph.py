@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_hpc.model.topology import Level, Topology
+from dask_hpc.model.topology import LinkLevel, Topology
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Graph:
         """Of these routers."""
         return list(np.unravel_index(routers, self.shape)) if self.shape else []
 
-    def level_of(self, link: int) -> Level:
+    def level_of(self, link: int) -> LinkLevel:
         """The level that a link is of."""
         return self._levels()[self._at(link)]
 
@@ -94,7 +94,7 @@ class Graph:
     def _at(self, link: int) -> int:
         return int(np.searchsorted(self.starts, link, "right")) - 1
 
-    def _levels(self) -> list[Level]:
+    def _levels(self) -> list[LinkLevel]:
         """Of each stretch of the row."""
         levels, depth = self.topology.levels, len(self.shape)
         return [*levels[:depth], *(level for level in levels[depth:] for _ in range(2))]
