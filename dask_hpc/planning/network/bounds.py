@@ -16,7 +16,7 @@ from dask_hpc.planning.network.cuts import cut_needs, cut_rooms
 from dask_hpc.planning.network.demands import Traffic, demands
 from dask_hpc.planning.network.graph import Array, Graph, graph_of
 from dask_hpc.planning.network.loads import load_of
-from dask_hpc.planning.network.paths import Paths
+from dask_hpc.planning.network.paths import PathGroup, Paths
 
 #: kinds of pairs of routers that a division is still looked for of, and how far the bounds may be apart
 _MOST_KINDS, _NEAR = 4_000_000, 0.01
@@ -161,7 +161,7 @@ class _Division:
             sum_of_prices += prices
             paid = 0.0
             for group, total, share in zip(paths.groups, totals, shares, strict=True):
-                costs = np.array([sum(prices[step] for step in way) for way in group.steps])
+                costs = _costs(group, prices)
                 least = costs.min(0)
                 paid += float(total @ least)
                 lead = (costs - least) / np.maximum((share * costs).sum(0), 1e-300)
@@ -169,13 +169,11 @@ class _Division:
                 share += 1e-9
                 share /= share.sum(0)
             floor = max(floor, paid)
-        # prices that were averaged pay more
-        if sum_of_prices.any():
-            sum_of_prices /= sum_of_prices @ paths.capacity
-            floor = max(floor, sum(
-                float(total @ np.min([sum(sum_of_prices[step] for step in way) for way in group.steps], axis=0))
-                for group, total in zip(paths.groups, totals, strict=True)
-            ))  # fmt: skip
+        if sum_of_prices.any():  # averages pay more
+            prices = sum_of_prices / (sum_of_prices @ paths.capacity)
+            costs_of = (_costs(group, prices).min(0) for group in paths.groups)
+            paid = sum(float(total @ least) for total, least in zip(totals, costs_of, strict=True))
+            floor = max(floor, paid)
         return 1 / max(floor, 1.0)
 
     def loads(self) -> Array:
@@ -194,3 +192,8 @@ class _Division:
                 for step in way:
                     found += np.bincount(step, total * part, len(found))
         return found
+
+
+def _costs(group: PathGroup, prices: Array) -> Array:
+    """Of each path of each kind of pair."""
+    return np.array([sum(prices[step] for step in way) for way in group.steps])
