@@ -88,6 +88,13 @@ class Graph:
         """The level that a link is of."""
         return self._levels()[self._at(link)]
 
+    def is_of(self, level: str) -> Array:
+        """Of each link whether it is of this level."""
+        found = np.zeros(self.starts[-1], bool)
+        for begin, end, one in zip(self.starts[:-1], self.starts[1:], self._levels(), strict=True):
+            found[begin:end] = one.name == level
+        return found
+
     def name_of(self, link: int) -> str:
         """A link as people say it: "cabinet0/chassis1/blade2 to cabinet1"."""
         at = self._at(link)

@@ -144,7 +144,7 @@ class Paths:
             self._same(dim) if dim not in changes else self._other(dim) for dim in range(len(self._alike))
         ]
         chosen = np.indices([len(column[0]) for column in columns]).reshape(len(columns), -1)
-        many = np.ones(chosen.shape[1], int)
+        many: Array = np.ones(chosen.shape[1], int)
         source, target = [], []
         for column, at in zip(columns, chosen, strict=True):
             first, second, count = column
