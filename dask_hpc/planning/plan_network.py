@@ -1,6 +1,6 @@
 """How much of what jobs send a network carries, and how it would be with other nodes (``plan network``)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,24 +18,45 @@ from dask_hpc.planning.network.program import SERVED, Served, solve
 #: endpoints of a linear programme; of more there are bounds
 MOST_ENDPOINTS = 2_000
 _MOST_JOBS = 1_000
-_BUSIEST = 10
 #: a link is full, and a share is all, but for this
 _FULL = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class BusyLink:
-    """A directed link: where it leads, of which level it is, and what it carries, in bytes a second."""
+    """A directed link: where it leads from and to, of which level it is, and what it carries, in bytes a
+    second."""
 
-    name: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
     level: str
     load: float
     bandwidth: float
 
     @property
+    def name(self) -> str:
+        """As people say it: "cabinet0/chassis1/blade2 to cabinet1", "up from rack0"."""
+        if len(self.source) != len(self.target):
+            up = len(self.source) > len(self.target)
+            return f"{'up from' if up else 'down to'} {'/'.join(self.source if up else self.target)}"
+        other = next(part for part, here in zip(self.target, self.source, strict=True) if part != here)
+        return f"{'/'.join(self.source)} to {other}"
+
+    @property
     def share(self) -> float:
         """Of its bandwidth."""
         return self.load / self.bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class LevelUse:
+    """All links of a level: how many they are, how many of them are full, the largest share that one carries
+    of its bandwidth, and the mean."""
+
+    links: int
+    full: int
+    most: float
+    mean: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +84,8 @@ class NetworkPlan:
 
     If ``is_exact``, thetas are those of the linear programme. Else they belong to a division of the traffic
     that was found, and what the worst served job gets at best is from ``least`` to ``most``. Either way no
-    routing is as good as the best one: what congestion there is, is a lower bound. ``busiest`` are links,
-    the fullest first; ``full`` says of each level how many carry all that they can, ``loads`` what each
-    carries, in the row of ``planning.network.graph``.
+    routing is as good as the best one: what congestion there is, is a lower bound. ``levels`` says how full
+    links are; ``loads`` what each carries, in the row of ``planning.network.graph``.
     """
 
     topology: Topology
@@ -74,10 +94,21 @@ class NetworkPlan:
     is_exact: bool
     least: float
     most: float
-    busiest: tuple[BusyLink, ...]
-    full: Mapping[str, tuple[int, int]]
+    levels: Mapping[str, LevelUse]
     loads: Array
     reason: str
+
+    def busiest(self, count: int = 10) -> list[BusyLink]:
+        """So many links that carry something, the fullest first."""
+        graph = graph_of(self.topology)
+        shares = np.where(self.loads > 0, self.loads / graph.capacity, 0.0)
+        # shares that differ by a rounding error are the same
+        order = np.argsort(-np.round(shares, 9), kind="stable")[:count]
+        return [
+            BusyLink(*graph.ends_of(link), graph.level_of(link).name, float(self.loads[link]),
+                     float(graph.capacity[link]))
+            for link in map(int, order) if shares[link] > 0
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +165,10 @@ def plan_network(
         )
         for name, job in traffic.items()
     }
-    busiest, full = _busiest(network, found.loads)
-    reason = _reason(network, shares, found, busiest, endpoints)
-    return NetworkPlan(network, shares, objective, found.is_exact, found.least, found.most, busiest, full,
-                       found.loads, reason)  # fmt: skip
+    uses = _uses(network, found.loads)
+    reason = _reason(network, shares, found, uses, endpoints)
+    return NetworkPlan(network, shares, objective, found.is_exact, found.least, found.most, uses, found.loads,
+                       reason)  # fmt: skip
 
 
 def contiguous(topology: Topology, jobs: Mapping[str, Traffic]) -> dict[str, Traffic]:
@@ -187,28 +218,22 @@ def _answer(topology: Topology, jobs: Mapping[str, Traffic], objective: Served, 
     return _Answer(near.thetas, near.loads, near.least, near.most, False)
 
 
-def _busiest(topology: Topology, loads: Array) -> tuple[tuple[BusyLink, ...], dict[str, tuple[int, int]]]:
+def _uses(topology: Topology, loads: Array) -> dict[str, LevelUse]:
     graph = graph_of(topology)
-    shares = loads / graph.capacity
-    links = tuple(
-        BusyLink(
-            graph.name_of(link), graph.level_of(link).name, float(loads[link]), float(graph.capacity[link])
-        )
-        for link in map(int, np.argsort(-shares, kind="stable")[:_BUSIEST])
-        if loads[link] > 0
-    )
-    full = {}
+    found = {}
     for level in topology.levels:
-        of_level = np.isfinite(graph.capacity) & graph.is_of(level.name)
-        full[level.name] = int((shares[of_level] > 1 - _FULL).sum()), int(of_level.sum())
-    return links, full
+        shares = (loads / graph.capacity)[np.isfinite(graph.capacity) & graph.is_of(level.name)]
+        full = int((shares > 1 - _FULL).sum())
+        most, mean = float(shares.max(initial=0.0)), float(shares.mean()) if len(shares) else 0.0
+        found[level.name] = LevelUse(len(shares), full, most, mean)
+    return found
 
 
 def _reason(
     topology: Topology,
     jobs: Mapping[str, JobShare],
     found: _Answer,
-    busiest: Sequence[BusyLink],
+    uses: Mapping[str, LevelUse],
     endpoints: int,
 ) -> str:
     words = []
@@ -217,20 +242,22 @@ def _reason(
         words.append("the network carries all that the jobs send")
     else:
         worst = min(slowed, key=lambda name: jobs[name].theta)
-        some = f"{shown(worst)} gets {jobs[worst].theta:.0%} of its demand"
-        where = f"; full first: {busiest[0].name} ({busiest[0].level} links)" if busiest else ""
-        words.append(f"{len(slowed)} of {counted(len(jobs), 'job')} slowed down, {some}{where}")
+        words.append(
+            f"{len(slowed)} of {counted(len(jobs), 'job')} slowed down: "
+            f"{shown(worst)} gets {jobs[worst].theta:.0%} of its demand"
+        )
+        full = [f"{use.full:,} of {use.links:,} {name} links" for name, use in uses.items() if use.full]
+        words.append(f"full: {', '.join(full) or 'none by itself'}")
         better = [name for name in slowed if jobs[name].contiguous > jobs[name].theta + _FULL]
         if better:
             best = max(better, key=lambda name: jobs[name].contiguous - jobs[name].theta)
-            words.append(f"with contiguous nodes {shown(best)} would get {jobs[best].contiguous:.0%}")
+            words.append(f"with contiguous nodes {shown(best)} gets {jobs[best].contiguous:.0%}")
     if not found.is_exact:
         why = f"{endpoints:,} endpoints" if endpoints > MOST_ENDPOINTS else "too many paths that differ"
-        words.append(
-            f"bounds, not a linear programme ({why}): the worst served gets {found.least:.1%} to "
-            f"{found.most:.1%} at best"
-        )
-    domains = len(topology.domains())
-    if domains < 2:
+        between = f"{found.least:.1%} to {found.most:.1%}"
+        if found.most - found.least < _FULL:
+            between = f"{found.least:.1%}"
+        words.append(f"bounds, not a linear programme ({why}): the worst served job gets {between} at best")
+    if len(topology.domains()) < 2:
         words.append(f"one {topology.levels[0].name}: no node has a partner that does not fail with it")
     return "; ".join(words)
