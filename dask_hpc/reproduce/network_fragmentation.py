@@ -147,8 +147,11 @@ def _claims(reading: str, found: _Found) -> Iterator[Claim]:
                 rounded(50), "%", "a printed figure", _FITTED)  # fmt: skip
     yield claim(f"{reading}, by blade: worst loss of an application", 25.0, worst["by blade"],
                 rounded(25), "%", "a printed figure")  # fmt: skip
-    yield direction(f"{reading}: worst loss by chassis over that by blade", "more",
-                    worst["by chassis"] - worst["by blade"], at_least(0), "points")  # fmt: skip
+    # the source prints whole per cents, and less than that is no difference
+    over = round(worst["by chassis"]) - round(worst["by blade"])
+    yield direction(
+        f"{reading}: worst loss by chassis over that by blade", "more", over, at_least(0), "points"
+    )
     for placement in _PLACEMENTS[1:]:
         saves = max(loss(placement, other) for other in ("partner", "store"))
         yield direction(f"{reading}, {placement}: loss beside checkpoints over that beside an application",

@@ -29,7 +29,7 @@ _SLACK, _NEARLY, _HALF = 1e-7, 0.95, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class Carried:
     """``thetas`` by job, and what each link carries, in the row of the graph, in bytes a second."""
 
     thetas: Mapping[str, float]
@@ -37,7 +37,7 @@ class Solution:
     variables: int
 
 
-def solve(topology: Topology, jobs: Mapping[str, Traffic], objective: Served = "sum") -> Solution | None:
+def solve(topology: Topology, jobs: Mapping[str, Traffic], objective: Served = "sum") -> Carried | None:
     """The best shares of their demands that jobs can be given; None if that is too large to be found.
 
     With "sum" the shares are most in sum, which may starve a job for others; with "min" the least of them is
@@ -52,7 +52,7 @@ def solve(topology: Topology, jobs: Mapping[str, Traffic], objective: Served = "
     """
     insist(objective in SERVED, "objective", objective, ", ".join(SERVED))
     if not jobs:
-        return Solution({}, np.zeros(len(graph_of(topology).capacity)), 0)
+        return Carried({}, np.zeros(len(graph_of(topology).capacity)), 0)
     graph = graph_of(topology)
     paths = Paths(graph, {name: demands(graph, job) for name, job in jobs.items()})
     if paths.kinds > _MOST_KINDS:
@@ -72,7 +72,7 @@ def solve(topology: Topology, jobs: Mapping[str, Traffic], objective: Served = "
         may_be_full |= loads > _NEARLY * paths.capacity
     row = paths.spread(loads)
     row[graph.first_below :] += shares @ below
-    return Solution(dict(zip(jobs, map(float, shares), strict=True)), row, len(commodities.commodity))
+    return Carried(dict(zip(jobs, map(float, shares), strict=True)), row, len(commodities.commodity))
 
 
 def _carried_evenly(paths: Paths, shares: Array) -> Array:
