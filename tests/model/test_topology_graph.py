@@ -72,6 +72,7 @@ def test_a_tree_of_what_slurm_says():
     assert [one.bandwidth for one in given.levels] == [7.0, 2.0]
     assert [one.bandwidth for one in slurm_tree(places, port=3.0, oversubscription=4.0).levels] == [3.0, 3.0]
     refused("bandwidths: found 'spine'; allowed: leaf, node", lambda: slurm_tree(places, {"spine": 1.0}))
+    refused("port: found 0; allowed: bytes a second, more than 0", lambda: slurm_tree(places, port=0))
     refused("level leaf: bandwidth: found 0", lambda: slurm_tree(places, {"leaf": 0}))
     refused("topology: found '0 nodes'", lambda: slurm_tree({}))
 

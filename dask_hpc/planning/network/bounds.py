@@ -28,9 +28,10 @@ def thetas(topology: Topology, jobs: Mapping[str, Traffic]) -> dict[str, float]:
     """Of each job the share of its demand that cuts leave it, where they are shared fairly.
 
     What is left out is how traffic is routed, so none of this is more than a bound: the least of them is not
-    below what the worst served job gets at best. It is exact where all links form a tree; on lattices it was
-    within 2 % in 95 of 100 random cases, and within 11 % in all. What a job sends is remembered, so that
-    one more or less takes a few hundred microseconds.
+    below what the worst served job gets at best. It is exact where all links form a tree. On 259 random
+    small lattices with up to four jobs that send too much it was within 2 % of that in 93 of 100, within 16 %
+    in 99, and 40 % above in one; ``bounds`` takes longer and is nearer. What a job sends is remembered, so
+    that one more or less on 200 nodes takes less than a millisecond.
     """
     if not jobs:
         return {}
