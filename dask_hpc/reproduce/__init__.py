@@ -27,6 +27,7 @@ from dask_hpc.reproduce import (
     malleable_jobs,
     memory_files_growth,
     multilevel,
+    network_fragmentation,
     proactive,
     redistribution,
     reservation_checkpoints,
@@ -84,6 +85,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "resilience-reliability": resilience_reliability.run,
     "colocation-prediction": colocation_prediction.run,
     "colocation-scheduling": colocation_scheduling.run,
+    "network-fragmentation": network_fragmentation.run,
 }
 
 

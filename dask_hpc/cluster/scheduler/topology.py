@@ -10,7 +10,7 @@ from dask_hpc.planning.topology import LIMIT, Place, read_topology
 _LONGEST, _DEEPEST = 255, 20  # of a name; of parts within parts
 
 
-class Topology:
+class NodePlaces:
     """Of all nodes, as far as it is known."""
 
     def __init__(self, context: Context) -> None:
