@@ -24,6 +24,7 @@ from dask_hpc.simulator.copy_nodes import CopyNodes
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.job_commits import CommitDesk
 from dask_hpc.simulator.lanes import ReadDesk
+from dask_hpc.simulator.network_pace import NetworkPace
 from dask_hpc.simulator.pipelines import Pipelines
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, with_tick
@@ -56,8 +57,11 @@ class Machine(Engine):
     ) -> None:
         """``corridor`` is what a source that the policy follows says, if that is known."""
         platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
-        commits = CommitDesk()
+        network = None if platform.topology is None else NetworkPace(platform.topology)
+        commits = CommitDesk(network)
         services: list[MachineService] = [commits, Pipelines()]
+        if network is not None:
+            services.append(network)
         if policy.lending is not None and platform.copies:
             services.append(CopyNodes(platform.copies, policy, commits))
         if policy.io is not None:
