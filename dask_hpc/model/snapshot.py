@@ -407,6 +407,7 @@ class Indices:
                 raise ValueError(f"a policy picked {taken} for job {job_id!r}: not {nodes} idle nodes")
             self.idle[:] = [name for name in idle if name not in chosen]
             return taken
+        self.picked = ""
         taken = tuple(idle[: -nodes - 1 : -1])
         del idle[-nodes:]
         return taken

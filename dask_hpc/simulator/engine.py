@@ -399,6 +399,8 @@ class Engine:
         if self.platform.launch:
             self.indices.expect_end(job.id, running.expected_end + self.platform.launch)
         life.changed = now
+        if self.indices.picked:
+            self._tell_of_nodes(running)
         if self.record is not None:
             self.record.started(life.row, now, running.nodes)
         companion = life.companion
@@ -435,6 +437,12 @@ class Engine:
         if life.execution is not None and self._live.get(job.id) is life and life.state != "cleaning":
             life.deadline = max(self.indices.running[job.id].expected_end, begins + arrival.limit)
             self._expect_kill(life)
+
+    def _tell_of_nodes(self, running: Running) -> None:
+        """Why a job has just got these nodes."""
+        indices, job = self.indices, running.job.id
+        reason = indices.picked
+        self.story.tell(Happening(indices.revision, indices.now, "picked", job, running.nodes, reason))
 
     def _execution(self, life: Life) -> Execution:
         application = life.arrival.application
@@ -522,6 +530,8 @@ class Engine:
         self._account(life, now)
         stall, moved = self._cost(life, before, resize.nodes)
         running = indices.begin_resize(resize.job, resize.nodes, stall)
+        if indices.picked and resize.nodes > before:
+            self._tell_of_nodes(running)
         life.deadline = max(life.deadline + stall, running.expected_end)
         if self.record is not None:
             detail = self.record.detail(life.row)

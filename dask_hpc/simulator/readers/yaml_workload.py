@@ -22,6 +22,7 @@ jobs:
      speedup: {power_law: 0.9}, data: 4 GiB}    # what its user declares, and is true unless
   - {id: f, nodes: 8, kind: malleable, min_nodes: 1, runtime: 1 h,    # this says what is: no policy is told
      scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
+  - {id: t, nodes: 8, runtime: 1 h, traffic: 2 GB/s, messages: 40 %}    # of each node, and the share for it
   - {id: r, nodes: 2, runtime: 10 min, recorded: 9 min}          # what runs before took, if a policy may know
   - {id: v, nodes: 2, runtime: 3 h, walltime: 2 h, overstays: true,    # not killed; memory is per node
      value: 3, soft_deadline: 4 h, deadline: 6 h, memory: 32 GB, messages: 20 %}
@@ -67,6 +68,7 @@ from dask_hpc.simulator.application import (
     Task,
     io_demand,
     quiet_runtime,
+    sent_bytes,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import (
@@ -486,6 +488,7 @@ _JOB: Readers = {
     "recorded": parse_duration,
     "memory": _bytes,
     "messages": share,
+    "traffic": _bytes_per_second,
     "speedup": _speedup,
 }
 #: what only the simulator knows of a job
@@ -545,6 +548,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
                 job = dataclasses.replace(job, recorded=quiet)
             if job.io_intensity is None:
                 job = dataclasses.replace(job, io_intensity=io_demand(application, platform, job.nodes))
+            if job.traffic is None and platform.topology is not None and quiet:
+                sent = sent_bytes(application, job.nodes)
+                job = dataclasses.replace(job, traffic=sent / quiet if sent < inf else None)
     return Arrival(job, **{"runtime": 0.0, **truth})
 
 

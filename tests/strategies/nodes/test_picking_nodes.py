@@ -14,6 +14,7 @@ from dask_hpc.simulator import Arrival, Machine, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.strategies.nodes.contiguous import Contiguous
 from dask_hpc.strategies.nodes.first import First
+from dask_hpc.strategies.nodes.least_congested import LeastCongested
 from dask_hpc.strategies.nodes.spread import SpreadOut
 
 JOB = Job(id="a", nodes=1)
@@ -57,13 +58,15 @@ def test_spread_goes_round():
     assert pick(SpreadOut(), 3, range(1, 16), held=[0]) == [8, 4, 12]
 
 
-def test_where_nothing_is_known_both_take_the_first():
+def test_where_nothing_is_known_all_take_the_first():
     plain = {str(i): Node(str(i)) for i in range(6)}
-    assert pick(Contiguous(), 3, [1, 3, 5], of=plain) == pick(SpreadOut(), 3, [1, 3, 5], of=plain) == [1, 3, 5]
+    assert (
+        pick(Contiguous(), 3, [1, 3, 5], of=plain) == pick(SpreadOut(), 3, [1, 3, 5], of=plain) == [1, 3, 5]
+    )
     assert pick(Contiguous(), 2, [1, 3, 5], held=[0], of=plain) == [1, 3]
 
 
-@given(st.data(), st.sampled_from([Contiguous(), SpreadOut()]))
+@given(st.data(), st.sampled_from([First(), Contiguous(), SpreadOut(), LeastCongested()]))
 def test_they_pick_idle_nodes_each_once(data, strategy):
     order = data.draw(st.permutations(range(16)))
     held = order[: data.draw(st.integers(0, 4))]
