@@ -1,6 +1,6 @@
 """A topology in numbers: its routers, and all its directed links in one row."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
@@ -70,6 +70,16 @@ class Graph:
         begin, middle, end = self.starts[first : first + 3]
         return row[begin:middle], row[middle:end]
 
+    def at_routers(self, weights: Array) -> Array:
+        """Sums of what nodes have, over the nodes of each router."""
+        found: Array = np.bincount(self.router, weights, self.routers).reshape(self.shape)
+        return found
+
+    @property
+    def first_below(self) -> int:
+        """Where the links of trees begin."""
+        return self.starts[len(self.shape)]
+
     def coordinates(self, routers: Array) -> list[Array]:
         """Of these routers."""
         return list(np.unravel_index(routers, self.shape)) if self.shape else []
@@ -111,32 +121,3 @@ def _numbered(values: Iterable[T]) -> tuple[list[T], Array]:
 def graph_of(topology: Topology) -> Graph:
     """The same one for the same topology."""
     return Graph(topology)
-
-
-def water_fill(loads: Mapping[str, Array], capacity: Array) -> dict[str, float]:
-    """Of each job the share of its load that all links carry, fairly: all shares grow together, and those
-    stop whose link is full. None is more than 1."""
-    names = list(loads)
-    if not names:
-        return {}
-    # links that could carry everything hold nobody up
-    matrix = np.array([loads[name] for name in names])
-    tight = matrix.sum(0) > capacity
-    matrix, left = matrix[:, tight], capacity[tight].copy()
-    shares = np.ones(len(names))
-    grows = np.ones(len(names), bool)
-    level = 0.0
-    while grows.any():
-        demand = matrix[grows].sum(0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(demand > 0, left / demand, np.inf)
-        step = min(float(room.min(initial=np.inf)), 1.0 - level)
-        level = level + step
-        if level >= 1.0 - 1e-12:
-            break
-        left = np.maximum(left - step * demand, 0.0)
-        full = room <= step * (1 + 1e-9) + 1e-15
-        stopped = grows & (matrix[:, full] > 0).any(1)
-        shares[stopped] = level
-        grows &= ~stopped
-    return {name: float(share) for name, share in zip(names, shares, strict=True)}
