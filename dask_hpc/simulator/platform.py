@@ -487,10 +487,9 @@ def _numbered(topology: Topology) -> Topology:
     numbers = tuple(map(str, range(len(names))))
     if names == numbers:
         return topology
-    known = dict(zip(names, numbers, strict=True))
-    known |= {name: f"service{number}" for number, name in enumerate(topology.service)}
-    places = {known[name]: place for name, place in topology.places.items()}
-    return Topology(topology.levels, places, tuple(known[name] for name in topology.service))
+    known = {old: (new,) for old, new in zip(names, numbers, strict=True)}
+    known |= {name: (f"service{number}",) for number, name in enumerate(topology.service)}
+    return topology.renamed(known)
 
 
 #: all nodes of real machines, with their powers

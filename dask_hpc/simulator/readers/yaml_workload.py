@@ -13,6 +13,7 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
+  topology: {preset: xc30, cabinets: 2}    # what joins nodes, or {tree: PARTS, bandwidths: {rack: 40 GB/s}}
   copies: 200 GB               # that a node keeps which is there for copies alone
   power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
     forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
@@ -56,6 +57,7 @@ from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PhasedSpeedup, PowerLaw, Speedup, Tabulated
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
+from dask_hpc.planning.topology_file import topology_from
 from dask_hpc.simulator.application import (
     MOST_ITERATIONS,
     TASK_KINDS,
@@ -155,6 +157,7 @@ _PLATFORM: Readers = {
     "launch": parse_duration,
     "cleanup": parse_duration,
     "copies": _bytes,
+    "topology": lambda found: topology_from(found).topology,
 }
 
 
@@ -245,6 +248,8 @@ def read_platform(found: Any) -> Platform:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
         values = {"nodes": known.nodes, **powers, **values}
+    if "topology" in values:
+        values.setdefault("nodes", len(values["topology"].nodes))
     if "nodes" not in values:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
