@@ -11,6 +11,7 @@ _MODULES = (
     "dask_hpc.bridge.scheduler",
     "dask_hpc.lanes.scheduler",
     "dask_hpc.tail.scheduler",
+    "dask_hpc.network.scheduler",
     "dask_hpc.power.scheduler.levers",
     "dask_hpc.power.service",
     "dask_hpc.checkpoint.scheduler.service",

@@ -51,6 +51,7 @@ ROOMS = {
     "bridge": {"model", "planning", "config", "dask", "cluster"},
     "lanes": {"model", "planning", "policy", "strategies.io", "config", "dask", "cluster"},
     "tail": {"model", "planning", "policy", "strategies.tail", "config", "dask", "cluster"},
+    "network": {"model", "planning", "dask", "cluster.scheduler"},
     "simulator": {
         "model", "planning", "policy", "view", "strategies.checkpoint", "strategies.files", "strategies.io",
         "display",

@@ -1,8 +1,7 @@
 """What a job asks for: checked on the client when it is said, checked again on the scheduler."""
 
 import asyncio
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from getpass import getuser
 from math import inf
 from typing import Any
@@ -52,8 +51,8 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
         fine = type(value) is int and 1 <= value <= MOST_NODES
         insist(fine, f"{where}: {key}", value, f"a whole number from 1 to {MOST_NODES:,}")
     times = ((key, parse_duration) for key in ("walltime", *_DEADLINES))
-    traffic = partial(parse_quantity, unit="B/s")
-    for key, read in (*times, ("power", PowerRange.read), ("traffic", traffic)):
+    others: tuple[tuple[str, Callable[[Any], Any]], ...] = (("power", PowerRange.read), ("traffic", _rate))
+    for key, read in (*times, *others):
         if key in found and (key, found[key]) != ("walltime", AUTO):
             with within(f"{where}: {key}"):
                 found[key] = read(found[key])
@@ -77,6 +76,10 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     insist(found["kind"] in KINDS, f"{where}: kind", found["kind"], ", ".join(KINDS))
     _model(found | {"id": name})
     return {"name": name, **found}
+
+
+def _rate(found: Any) -> float:
+    return parse_quantity(found, "B/s")
 
 
 def login() -> str:
