@@ -9,7 +9,8 @@ links that lead up from them carry::
     bandwidths: {rack: 40 GB/s, node: 100 Gbit/s}   # by the names of the parts; node: of each node's port
     oversubscription: 2                             # for what is not said
 
-A tree alone, and what Slurm says of its switches (``planning.topology``), has the usual bandwidths.
+A tree alone, and what Slurm says of its switches (``planning.topology``), has usual bandwidths: those of
+``slurm_tree``.
 """
 
 from collections.abc import Callable, Mapping

@@ -87,6 +87,16 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
         )
+    if policy.nodes is not None and policy.nodes.name != "first":
+        name = policy.nodes.name
+        if platform.topology is None and not platform.groups:
+            lines.append(
+                f"{policy.name}: nodes: {name} does nothing: nobody knows where nodes are (platform.topology)"
+            )
+        elif name == "least-congested" and platform.topology is None:
+            lines.append(f"{policy.name}: nodes: {name} picks neighbours: platform.topology is not known")
+        elif name == "least-congested" and not any(arrival.job.traffic for arrival in workload):
+            lines.append(f"{policy.name}: nodes: {name} picks neighbours: no job says its traffic")
     declared = (arrival.checkpoint for arrival in workload)
     if policy.checkpoint is not None and not any(one and "partner" in one.levels for one in declared):
         lines.append(

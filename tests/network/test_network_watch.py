@@ -1,5 +1,8 @@
 """A live cluster whose nodes are joined by links that a file tells of: what jobs send, and what they get."""
 
+import os
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from distributed import Event, get_worker
@@ -312,3 +315,20 @@ def test_it_goes_on_when_control_is_switched_on_again(path):
             await async_poll_for(lambda: plugin.control.indices.topology is not None, 10)
 
     on_cluster(path, test)
+
+
+@patch.dict(os.environ, {"SLURM_TOPOLOGY_ADDR": "root.leaf.host"})
+def test_of_what_slurm_tells_all_bandwidths_are_assumed():
+    async def test(c, s, workers):
+        async with await dask_hpc.manage(c, policy("least-congested")) as manager:
+            await placed(s)
+            with dask_hpc.job("j", nodes=2, traffic="25 GB/s"):
+                one = c.submit(blocked, "go")
+            found = await until(s, "j", "running")
+            told = (await manager.status())["network"]
+            assert told["levels"] == [{"name": "node", "bandwidth": 12.5e9, "is_assumed": True}]
+            assert told["jobs"][found.id]["theta"] == 0.5 and told["unplaced"] == []
+            await Event("go").set()
+            await one
+
+    on_cluster("slurm", test)

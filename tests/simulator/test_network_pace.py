@@ -2,19 +2,22 @@
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 from math import inf, nan
 from statistics import fmean
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_properties import NODES, arrivals, platforms, play, rows
 
 from dask_hpc import InputError, Policy
+from dask_hpc.cli import cli
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import PhasedSpeedup, PowerLaw
 from dask_hpc.model.topology import LinkLevel, Topology, xc30
-from dask_hpc.simulator import Arrival, Failures, Platform, Record, simulate
+from dask_hpc.simulator import Arrival, Failures, Platform, Record, load_workload, simulate
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task
 from dask_hpc.simulator.network_pace import JobThetas
 from dask_hpc.simulator.workload import DeclaredCheckpoint
@@ -272,31 +275,97 @@ def test_bad_input():
             Job(id="a", nodes=1, traffic=wrong)
 
 
+YAML = """
+platform: {topology: TOPOLOGY, link: 10 GB/s}
+jobs:
+  - {id: a, nodes: 2, runtime: 100 s, traffic: 20 GB/s, messages: 50 %}
+  - {id: b, nodes: 2, phases: [{iterations: 2, compute: 30, communicate: 100 GB}]}
+"""
+
+
+def read(tmp_path, topology, text=YAML):
+    path = tmp_path / "w.yaml"
+    path.write_text(text.replace("TOPOLOGY", topology))
+    return load_workload(path)
+
+
+def test_a_workload_file_says_what_joins_nodes(tmp_path):
+    workload = read(tmp_path, "{tree: {r0: 'n[0-3]', r1: 'n[4-7]'}, bandwidths: {node: 80 Gbit/s}}")
+    assert workload.nodes == 8 and workload.platform.topology.smallest == 10e9
+    a, b = workload
+    assert (a.job.traffic, a.job.messages) == (20e9, 0.5)
+    # 10 s to send what the other 30 computed, twice
+    assert b.runtime == 80.0 and b.job.traffic == 200e9 / 80
+    result = simulate(workload, policy="fcfs")
+    assert result.jobs["end"].tolist() == [150.0, 80.0]
+    assert read(tmp_path, "xc30").nodes == 188
+
+
+@pytest.mark.parametrize(
+    ("topology", "says"),
+    [
+        ("xc31", "platform: topology: preset: no network is named 'xc31' .*; allowed: xc30, fat-tree"),
+        ("{tree: {r: [a]}, bandwidths: {node: 0 B/s}}", "topology: level node: bandwidth: found 0.0"),
+        ("{tree: {r: [a]}, bandwidths: {nod: 1 B/s}}", "topology: bandwidths: found 'nod'; allowed: node"),
+        ("{tree: {r: [a]}, bandwidths: {node: 1 W}}", "topology: bandwidths.node: found the unit 'W'"),
+        ("{preset: xc30, cabinet: 1}", "topology: .*unknown key"),
+        ("3", "topology: found 3; allowed: xc30, fat-tree, "),
+        ("xc30, nodes: 200", "platform: nodes: found 200; allowed: at most the 188 of the topology"),
+        ("xc30, groups: [4]", r"platform: groups: found \[4\]; allowed: none beside a topology"),
+    ],
+)
+def test_bad_topologies_of_workload_files(tmp_path, topology, says):
+    with pytest.raises(InputError, match=says):
+        read(tmp_path, topology)
+
+
+def test_theta_is_among_what_the_command_prints(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text(YAML.replace("TOPOLOGY", "{tree: {r0: 'n[0-3]', r1: 'n[4-7]'}, port: 10 GB/s}"))
+    done = CliRunner().invoke(cli, ["simulate", str(path), "--policy", "fcfs"], prog_name="dask-hpc")
+    assert done.exit_code == 0
+    rows = {line.split("│")[1].strip(): line for line in done.output.splitlines() if "│" in line}
+    # (0.5 * 150 + 80) / 230
+    assert "67.4%" in rows["theta"] and "50.0%" in rows["least theta"]
+
+
+def test_a_strategy_that_has_nothing_to_go_by_says_so():
+    def notes(platform, traffic, name):
+        return " ".join(run(job(traffic=traffic), platform=platform, nodes=name).notes)
+
+    assert "nobody knows where nodes are" in notes(Platform(4), 1.0, "contiguous")
+    assert "nobody knows where nodes are" in notes(Platform(4), 1.0, "least-congested")
+    grouped = Platform(4, groups=(2,))
+    assert notes(grouped, 1.0, "spread") == ""
+    assert "platform.topology is not known" in notes(grouped, 1.0, "least-congested")
+    assert "no job says its traffic" in notes(PLATFORM, 0.0, "least-congested")
+    assert notes(PLATFORM, 1.0, "least-congested") == notes(Platform(4), 1.0, "first") == ""
+
+
 # strategies on xc30
 
 
 def test_jobs_end_sooner_contiguous_and_least_congested_than_first_on_a_fragmented_machine():
-    # one seed can say otherwise: on this network, neighbours are not always best
     seconds, thetas = {}, {}
     for name in ("first", "contiguous", "least-congested"):
+        platform = Platform(188, topology=xc30())
         runs = [
-            run(
-                *fragmented(seed), platform=Platform(188, topology=xc30()), nodes=name, policy="easy-backfill"
-            )
-            for seed in range(6)
+            run(*fragmented(seed), platform=platform, nodes=name, policy="easy-backfill") for seed in range(3)
         ]
         assert all((one.jobs["state"] == "completed").all() for one in runs)
-        seconds[name] = fmean((one.jobs["end"] - one.jobs["start"]).mean() for one in runs)
-        thetas[name] = fmean(one.metrics["theta"] for one in runs)
-    assert seconds["least-congested"] < 0.985 * seconds["first"]
-    assert seconds["contiguous"] < 0.99 * seconds["first"]
-    assert min(thetas["contiguous"], thetas["least-congested"]) > thetas["first"] + 0.01
+        seconds[name] = [(one.jobs["end"] - one.jobs["start"]).mean() for one in runs]
+        thetas[name] = [one.metrics["theta"] for one in runs]
+    # measured with six seeds: 254 s first, 245 s contiguous, 229 s least congested, in this order each time
+    for worse, better in pairwise(("first", "contiguous", "least-congested")):
+        assert all(one < other for one, other in zip(seconds[better], seconds[worse], strict=True))
+        assert fmean(thetas[better]) > fmean(thetas[worse]) + 0.02
+    assert fmean(seconds["least-congested"]) < 0.95 * fmean(seconds["first"])
 
 
 def fragmented(seed):
-    """Many jobs that come and go, so that the nodes that are idle are anywhere."""
+    """Jobs that come and go, so that idle nodes are anywhere; alone each would get nearly all it sends."""
     draw, time = random.Random(seed), 0.0
-    for number in range(120):
-        time += draw.expovariate(1 / 20)
-        size, rate = draw.choice((16, 32, 48)), draw.choice((0.3e9, 0.6e9))
-        yield job(str(number), size, draw.uniform(50, 400), time, traffic=size * rate)
+    for number in range(60):
+        time += draw.expovariate(1 / 45)
+        size = draw.choice((24, 48, 72))
+        yield job(str(number), size, draw.uniform(50, 400), time, traffic=draw.choice((25e9, 50e9)))
