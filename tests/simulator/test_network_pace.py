@@ -20,7 +20,7 @@ from dask_hpc.model.topology import LinkLevel, Topology, xc30
 from dask_hpc.simulator import Arrival, Failures, Platform, Record, load_workload, simulate
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task
 from dask_hpc.simulator.network_pace import JobThetas
-from dask_hpc.simulator.workload import DeclaredCheckpoint
+from dask_hpc.simulator.workload import DeclaredCheckpoint, Workload
 
 
 def switches(leaves=2, each=4, up=8.0, port=4.0, service=0):
@@ -331,7 +331,9 @@ def test_theta_is_among_what_the_command_prints(tmp_path):
 
 def test_a_strategy_that_has_nothing_to_go_by_says_so():
     def notes(platform, traffic, name):
-        return " ".join(run(job(traffic=traffic), platform=platform, nodes=name).notes)
+        chosen = Policy.load("fcfs").with_(**{"nodes.strategy": name})
+        workload = Workload("w", (job(traffic=traffic),))
+        return " ".join(simulate(workload, policy=chosen, platform=platform).notes)
 
     assert "nobody knows where nodes are" in notes(Platform(4), 1.0, "contiguous")
     assert "nobody knows where nodes are" in notes(Platform(4), 1.0, "least-congested")
