@@ -26,6 +26,8 @@ _WHERE = {
     "unprotect": "dask_hpc.checkpoint.client.protect",
     "plan_corridor": "dask_hpc.planning.corridor.plan",
     "plan_interval": "dask_hpc.planning.interval",
+    "plan_network": "dask_hpc.planning.plan_network",
+    "NetworkPlan": "dask_hpc.planning.plan_network",
     "plan_partition": "dask_hpc.planning.in_situ.plan",
     "plan_reservation": "dask_hpc.planning.plan_reservation",
     "plan_resilience": "dask_hpc.planning.plan_resilience",

@@ -102,6 +102,12 @@ class Topology:
             found.setdefault(self.places[name][0], []).append(name)
         return {part: tuple(names) for part, names in found.items()}
 
+    def around(self) -> dict[str, tuple[str, ...]]:
+        """Of each node for jobs the parts around it. Where each node has a place of its own, the last part is
+        the node itself."""
+        last = None if len(set(self.places.values())) < len(self.places) else -1
+        return {name: self.places[name][:last] for name in self.nodes}
+
     def renamed(self, names: Mapping[str, Sequence[str]]) -> "Topology":
         """With other names of nodes. One that gets several stands for as many, all at its place; one that
         gets none keeps its own."""

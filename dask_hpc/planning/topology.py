@@ -36,11 +36,11 @@ def read_topology(text: str | bytes) -> dict[str, Place]:
     lines = [line.partition("#")[0] for line in text.splitlines()]
     if any(line.lstrip().startswith("SwitchName=") for line in lines):
         return _of_slurm([line for line in lines if line.strip()])
-    return places_of(read_yaml(text, LIMIT))
+    return places_in(read_yaml(text, LIMIT))
 
 
-def places_of(tree: Any) -> dict[str, Place]:
-    """The same from parts within parts as plain data."""
+def places_in(tree: Any) -> dict[str, Place]:
+    """The place of each node by name, of a tree that was read."""
     found: dict[str, Place] = {}
     insist(isinstance(tree, Mapping), "", tree, _ALLOWED)
     _walk(tree, (), found)

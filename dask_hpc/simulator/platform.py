@@ -452,12 +452,13 @@ class Platform:
         powers = [(self.idle_power, self.active_power)] * (0 if types else self.nodes)
         for one in types:
             powers += [(one.idle, one.active)] * one.count
-        return (Node(str(i), *power, self._place(i)) for i, power in enumerate(powers))
-
-    def _place(self, node: int) -> tuple[str, ...]:
-        if self.topology is None:
-            return tuple(str(node // size) for size in self.groups)
-        return self.topology.places[str(node)][:-1]  # the last part is the node itself
+        if self.topology is not None:
+            around = self.topology.around()
+            return (Node(str(i), *power, around[str(i)]) for i, power in enumerate(powers))
+        return (
+            Node(str(i), *power, tuple(str(i // size) for size in self.groups))
+            for i, power in enumerate(powers)
+        )
 
     def file_system_rate(self, nodes: int) -> float:
         """Bytes per second that each of so many nodes gets which read or write at a time."""

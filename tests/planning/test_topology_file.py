@@ -44,8 +44,18 @@ def test_presets():
     read = topology_in("{preset: xc30, cabinets: 1, chassis: 2, blades: 2, service: false}")
     assert read.topology == xc30(1, 2, 2, service=False) and read.assumed == ()
     assert read.places["cabinet0-chassis1-blade0"] == ("cabinet0", "chassis1")
-    tree = topology_in("{preset: fat-tree, arity: 4, levels: 2, bandwidth: 8 Gbit/s, oversubscription: 2}")
+    tree = topology_in("{preset: fat-tree, arity: 4, levels: 2, port: 8 Gbit/s, oversubscription: 2}")
     assert list(bandwidths(tree).values()) == [2e9, 1e9] and len(tree.places) == 16
+
+
+def test_levels_of_its_own():
+    text = "tree: {c0: {b0: [a, b], b1: [c]}, c1: {b0: [d], b1: [e]}}\nlevels:\n"
+    links = "links: all-to-all"
+    read = topology_in(text + f"  c: {{bandwidth: 1 GB/s, {links}}}\n  b: {{bandwidth: 2 GB/s, {links}}}\n")
+    assert read.assumed == () and bandwidths(read) == {"c": 1e9, "b": 2e9}
+    # two nodes are at one place: none is a part by itself
+    assert read.places["a"] == read.topology.around()["a"] == ("c0", "b0")
+    assert xc30().around()["cabinet0-chassis1-blade3"] == ("cabinet0", "chassis1")
 
 
 def test_nodes_of_presets_have_names():
@@ -65,16 +75,17 @@ def test_service_nodes_keep_their_names_and_have_no_place_for_jobs():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("xc3", r"preset: no network is named 'xc3' \(nearest: xc30\); allowed: xc30, fat-tree"),
-        ("preset: 3", "preset: no network is named 3; allowed: xc30, fat-tree"),
-        ("{preset: xc30, tree: {a: [b]}}", "found .*; allowed: xc30, fat-tree, {preset"),
+        ("xc3", "preset: found 'xc3'; allowed: xc30, fat-tree"),
+        ("preset: 3", "preset: found 3; allowed: xc30, fat-tree"),
+        ("{preset: xc30, service: 3}", "service: found 3; allowed: true, false"),
+        ("{preset: xc30, tree: {a: [b]}}", "found .*; allowed: preset: xc30 or fat-tree, tree: "),
         ("{preset: xc30, arity: 3}", "arity: unknown key"),
         ("{preset: xc30, cabinets: 0}", "cabinets: found 0; allowed: 1 to"),
         ("{preset: xc30, nodes: 'n[0-3]'}", "nodes: found '4 names'; allowed: 188 different ones"),
         ("{preset: xc30, nodes: 3}", r"nodes: found 3; allowed: names of nodes: nid\[000-187\]"),
         ("{preset: xc30, nodes: 'n[0-'}", r"nodes: found 'n\[0-'; allowed: names of nodes"),
-        ("{preset: fat-tree, bandwidth: 3 GB}", "bandwidth: found the unit 'GB' in '3 GB'"),
-        ("{preset: fat-tree, bandwidth: 0}", "bandwidth: found 0.0"),
+        ("{preset: fat-tree, port: 3 GB}", "port: found the unit 'GB' in '3 GB'"),
+        ("{preset: fat-tree, port: 0}", "bandwidth: found 0.0"),
         ("tree: 3", "tree: found 3; allowed: parts with parts"),
         ("{tree: {a: [b]}, bandwidths: [3]}", r"bandwidths: found \[3\]"),
         ("{tree: {a: [b]}, bandwidths: {node: 0}}", "level node: bandwidth: found 0.0; allowed: bytes"),

@@ -81,7 +81,6 @@ def demands(graph: Graph, traffic: Traffic) -> tuple[Demand, ...]:
         topology.insist_on(traffic.nodes, "")
     rate = topology.smallest if traffic.rate is None else traffic.rate
     numbers = np.array([graph.numbers[name] for name in traffic.nodes])
-    found: tuple[Demand, ...]
     if traffic.pattern == "all-to-all":
         ones = np.zeros(len(graph.names))
         ones[numbers] = 1.0
@@ -93,8 +92,8 @@ def demands(graph: Graph, traffic: Traffic) -> tuple[Demand, ...]:
         partners = np.array([graph.numbers[name] for name in names])
         sources, targets = (partners, numbers) if traffic.restart else (numbers, partners)
         return (PairDemand(sources, targets, np.full(len(numbers), float(rate))),)
-    found = tuple(_to_stores(graph, numbers, rate, traffic.stores == "own"))
-    return tuple(ProductDemand(one.taken, one.sent) for one in found) if traffic.restart else found
+    to = _to_stores(graph, numbers, rate, traffic.stores == "own")
+    return tuple(ProductDemand(one.taken, one.sent) if traffic.restart else one for one in to)
 
 
 def partners_of(topology: Topology, nodes: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from dask_hpc.model.topology import LinkLevel, Topology
 
 Array = NDArray[Any]
 T = TypeVar("T")
+#: a place, or the first parts of one
+Ends = tuple[str, ...]
 
 
 class Graph:
@@ -88,18 +90,25 @@ class Graph:
         """The level that a link is of."""
         return self._levels()[self._at(link)]
 
-    def name_of(self, link: int) -> str:
-        """A link as people say it: "cabinet0/chassis1/blade2 to cabinet1"."""
+    def is_of(self, level: str) -> Array:
+        """Of each link whether it is of this level."""
+        found = np.zeros(self.starts[-1], bool)
+        for begin, end, one in zip(self.starts[:-1], self.starts[1:], self._levels(), strict=True):
+            found[begin:end] = one.name == level
+        return found
+
+    def ends_of(self, link: int) -> tuple[Ends, Ends]:
+        """Where a link leads from and to: places of routers, or a part of a tree and what is around it."""
         at = self._at(link)
         inside = link - self.starts[at]
         if at < len(self.shape):
             router, to = divmod(inside, self.shape[at])
-            here = [
-                self.values[dim][int(value)] for dim, value in enumerate(np.unravel_index(router, self.shape))
-            ]
-            return f"{'/'.join(here)} to {self.values[at][to]}"
-        tree, down = divmod(at - len(self.shape), 2)
-        return f"{'down to' if down else 'up from'} {'/'.join(self.trees[tree][0][inside])}"
+            here = np.unravel_index(router, self.shape)
+            source = tuple(values[int(value)] for values, value in zip(self.values, here, strict=True))
+            return source, (*source[:at], self.values[at][to], *source[at + 1 :])
+        tree, is_down = divmod(at - len(self.shape), 2)
+        part = self.trees[tree][0][inside]
+        return (part[:-1], part) if is_down else (part, part[:-1])
 
     def _at(self, link: int) -> int:
         return int(np.searchsorted(self.starts, link, "right")) - 1

@@ -144,10 +144,9 @@ class Paths:
             self._same(dim) if dim not in changes else self._other(dim) for dim in range(len(self._alike))
         ]
         chosen = np.indices([len(column[0]) for column in columns]).reshape(len(columns), -1)
-        many = np.ones(chosen.shape[1], int)
+        many: Array = np.ones(chosen.shape[1], int)
         source, target = [], []
-        for column, at in zip(columns, chosen, strict=True):
-            first, second, count = column
+        for (first, second, count), at in zip(columns, chosen, strict=True):
             source.append(first[at])
             target.append(second[at])
             many = many * count[at]
@@ -158,11 +157,11 @@ class Paths:
         ends = [one.group[there[used]] for one, there in zip(self._alike, target, strict=True)]
         steps = []
         for order in permutations(changes):
-            here, way = list(starts), []
-            for at in order:
-                place = np.ravel_multi_index([*here, ends[at]], self._shapes[at])
-                way.append(self._starts[at] + place)
-                here[at] = ends[at]
+            now = list(starts)
+            way: list[Array] = []
+            for dim in order:
+                way.append(self._starts[dim] + np.ravel_multi_index([*now, ends[dim]], self._shapes[dim]))
+                now[dim] = ends[dim]
             steps.append(tuple(way))
         return PathGroup(demand, tuple(steps))
 
