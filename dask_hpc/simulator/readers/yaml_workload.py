@@ -13,7 +13,7 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
-  topology: {preset: xc30, cabinets: 2}    # what joins nodes, or {tree: PARTS, bandwidths: {rack: 40 GB/s}}
+  topology: {preset: xc30, cabinets: 6}    # what joins nodes, or {tree: PARTS, bandwidths: {rack: 40 GB/s}}
   copies: 200 GB               # that a node keeps which is there for copies alone
   power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
     forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
