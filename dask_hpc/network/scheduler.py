@@ -157,7 +157,7 @@ class NetworkWatch(Service):
                 new = total - before.get(sender, 0)
                 other = node_of(sender)
                 if other != node and holders.get(other) is job:
-                    flow.nbytes += new if new >= 0 else total  # a worker that began anew
+                    flow.nbytes += max(0, new)
         for job in context.running_jobs():
             flow = self._flow_of(job)
             if job.unfinished:

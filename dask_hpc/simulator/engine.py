@@ -694,7 +694,7 @@ class Engine:
         """A running job takes so many times as long to communicate from now on."""
         life, now = self._live[job_id], self.indices.now
         execution = life.execution
-        if execution is None or execution.stretch == stretch or life.state == "cleaning":
+        if execution is None or execution.stretch == stretch:
             return
         wait = execution.slow_down(now, stretch)
         if wait is not None:

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from distributed import Event, get_worker
+from distributed import Event, Worker, get_worker
 from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import blocked, plugin_of, until
 
@@ -82,6 +82,9 @@ def test_what_a_job_sends_is_measured(path):
             assert told["jobs"][found.id]["is_measured"] and told["jobs"][found.id]["theta"] == 1.0
             # of the part of the machine that both are in nothing goes up
             assert (await job.status())["theta"] == 1.0
+            # as time goes by without anything being sent, less was sent
+            first = found.model.traffic
+            await async_poll_for(lambda: found.model.traffic < 0.8 * first, 20)
             await Event("go").set()
             await c.gather([two, waits])
             await until(s, "j", "done")
@@ -93,6 +96,7 @@ def test_what_a_job_sends_is_measured(path):
             assert again is not found and again.model.traffic > 0
             await Event("more").set()
             await three
+        assert all(METRIC not in w.plugins and METRIC not in w.metrics for w in workers)
 
     on_cluster(path, test)
 
@@ -118,6 +122,65 @@ def test_what_comes_from_other_jobs_and_within_a_node_does_not_count(path):
             await c.gather([two, waits, stays])
 
     on_cluster(path, test)
+
+
+def test_what_stays_on_a_host_does_not_count(tmp_path):
+    path = tmp_path / "topology.yaml"
+    path.write_text("left: [127.0.0.1]\nright: [127.0.0.2]\n")
+    config = {"hpc.topology": str(path), "hpc.node": "host", "hpc.history": None}
+
+    @gen_cluster(client=True, nthreads=[("127.0.0.1", 2), ("127.0.0.1", 2), ("127.0.0.2", 2)], config=config)
+    async def run(c, s, a, b, d):
+        async with await dask_hpc.manage(c, policy("first")):
+            await placed(s, 2)
+            with dask_hpc.job("j", nodes=2):
+                one = c.submit(block, 3_000_000, workers=[a.address], key="one")
+                two = c.submit(take, one, workers=[b.address], key="two")
+                small = c.submit(block, 1_000_000, workers=[d.address], key="small")
+                three = c.submit(take, small, workers=[a.address], key="three")
+                waits = c.submit(blocked, "go", workers=[b.address], key="waits")
+            found = await until(s, "j", "running")
+            await async_poll_for(lambda: found.model.traffic, 20)
+            heard = watch_of(s)._heard
+            await async_poll_for(lambda: heard.get(b.address) and heard.get(a.address), 20)
+            assert watch_of(s)._flows[found].nbytes == s.tasks["small"].nbytes
+            await Event("go").set()
+            await c.gather([two, three, waits])
+
+    run()
+
+
+def test_on_other_nodes_it_is_measured_anew(path):
+    async def test(c, s, workers):
+        async with await dask_hpc.manage(c, Policy.load("elastic")):
+            await placed(s)
+            with dask_hpc.job("j", nodes=1, max_nodes=2, kind="evolving") as job:
+                one = c.submit(blocked, "go", key="one")
+                found = await until(s, "j", "running")
+                flows, alone = watch_of(s)._flows, found.nodes
+                await async_poll_for(lambda: found in flows and flows[found].seconds > 0, 20)
+                assert flows[found].nodes == alone
+                await job.request(1)
+                await async_poll_for(lambda: len(found.nodes) == 2, 20)
+                before = flows[found].seconds
+                await async_poll_for(lambda: flows[found].nodes == found.nodes, 20)
+                assert flows[found].seconds <= before
+                await Event("go").set()
+                await one
+                # it has nothing to do now, and that does not count
+                watch = watch_of(s)
+                await looked(watch)
+                seconds = watch._flows[found].seconds
+                await looked(watch)
+                assert watch._flows[found].seconds == seconds
+
+    on_cluster(path, test)
+
+
+async def looked(watch):
+    """It has listened once more, to the end."""
+    before = watch._listened
+    await async_poll_for(lambda: watch._listened > before, 20)
 
 
 def test_what_its_user_says_is_so(path):
@@ -328,6 +391,12 @@ def test_of_what_slurm_tells_all_bandwidths_are_assumed():
             told = (await manager.status())["network"]
             assert told["levels"] == [{"name": "node", "bandwidth": 12.5e9, "is_assumed": True}]
             assert told["jobs"][found.id]["theta"] == 0.5 and told["unplaced"] == []
+            # one that comes later is joined with them
+            async with Worker(s.address, name="late", nthreads=1):
+                await placed(s, 5)
+                plugin_of(s).context.wake()
+                indices = plugin_of(s).control.indices
+                await async_poll_for(lambda: "late" in indices.topology.places, 10)
             await Event("go").set()
             await one
 

@@ -19,6 +19,8 @@ from dask_hpc.model.speedup import PhasedSpeedup, PowerLaw
 from dask_hpc.model.topology import LinkLevel, Topology, xc30
 from dask_hpc.simulator import Arrival, Failures, Platform, Record, load_workload, simulate
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task
+from dask_hpc.simulator.execution import Phased, Point, Wait
+from dask_hpc.simulator.machine import Machine
 from dask_hpc.simulator.network_pace import JobThetas
 from dask_hpc.simulator.workload import DeclaredCheckpoint, Workload
 
@@ -109,6 +111,16 @@ def test_a_job_that_changes_its_size_sends_as_much_per_node():
     assert ends(grows, platform=NARROW, nodes="spread") == {"a": 50 + 2 * 25.0}
 
 
+def test_a_job_that_launches_or_cleans_up_does_no_work():
+    platform = replace(PLATFORM, topology=switches(port=10.0), launch=10.0, cleanup=50.0)
+    found = run(job(nodes=6, traffic=10.0), platform=platform)
+    assert found.jobs["end"].tolist() == [10 + 200.0]
+    # b is alone on the network from 200 on, while a still holds its nodes
+    platform = replace(NARROW, cleanup=50.0)
+    later = crossing("b", runtime=150.0)
+    assert ends(crossing("a"), later, platform=platform, nodes="spread") == {"a": 200.0, "b": 250.0}
+
+
 def test_a_walltime_is_kept():
     found = run(
         job(nodes=6, traffic=10.0, walltime=150.0), platform=replace(PLATFORM, topology=switches(port=10.0))
@@ -154,6 +166,22 @@ def test_a_task_that_communicates_goes_on_at_another_pace_when_others_come():
     assert found["a"] == 25 + 4 * 30
 
 
+def test_communication_over_compute_is_as_it_turned_out():
+    one = Phased(PHASES, NARROW)
+    one.begin(0.0, 2)
+    assert one.slow_down(0.0, 1.0) is None
+    assert one.proceed(0.0) == Wait(10.0) and one.slow_down(5.0, 1.0) is None
+    assert one.proceed(10.0) == Wait(10.0)
+    assert one.slow_down(15.0, 2.0) == 10.0  # of 10 s half are left, and take twice as long
+    assert one.slow_down(20.0, 1.0) == 2.5
+    assert one.mtct() == (5 + 5 + 2.5) / 10
+    one.slow_down(21.0, 2.0)
+    one.stand_still(21.0)
+    assert one.slow_down(21.5, 4.0) is None
+    assert one.proceed(30.0) == Point() and one.proceed(30.0) == Wait(10.0)
+    assert one.slow_down(31.0, 1.0) is None
+
+
 # commits
 
 STORE = Platform(8, link=4.0, topology=switches(up=1000.0, port=4.0, service=1), file_system=inf)
@@ -186,6 +214,61 @@ def test_a_commit_is_in_the_way_of_others_while_it_lasts():
     keeper = job("k", nodes=2, runtime=90.0, checkpoint=commits("partner", asynchronous=True))
     found = ends(keeper, sender, platform=platform, nodes="spread")
     assert found["k"] == 90.0 and found["c"] == pytest.approx(100 + 40 / 3 * 0.25)
+
+
+def test_a_job_that_stands_still_for_its_commit_sends_nothing_else():
+    declared = commits("partner", nbytes=60.0)
+    # alone: 30 B of each node at 6 B/s, as what it sends else is not in the way
+    assert ends(crossing("a", checkpoint=declared), platform=NARROW, nodes="spread") == {"a": 105.0}
+    # both get a half all the time, also when a commits: from 60 to 70, from 130 to 140, from 200 to 210
+    found = ends(
+        crossing("a", checkpoint=declared), crossing("b", runtime=200.0), platform=NARROW, nodes="spread"
+    )
+    assert found == pytest.approx({"a": 230.0, "b": 230 + 200 - 115})
+
+
+def test_a_commit_before_another_size_takes_as_long_as_any_and_goes_to_another_part():
+    declared = commits("partner", nbytes=80.0)
+    for up, seconds in ((4.0, 20.0), (8.0, 10.0)):
+        machine = Machine(Platform(8, topology=switches(up=up)), Policy.load("fcfs"), Record())
+        machine.run([job(checkpoint=declared)], until=30.0)
+        (life,) = machine._live.values()
+        assert life.companion.last_commit(30.0) == seconds
+        life.companion.committed(0.3)
+        assert life.companion._kept["partner"].partners == {"0": "4", "1": "5"}
+
+
+AGENTS = "checkpoint-agents"
+
+
+def test_agents_are_in_another_part_and_share_links_as_well():
+    # four nodes: 20 B of each, to agents below the other switch
+    found = {}
+    for up in (4.0, 1000.0):
+        platform = Platform(8, topology=switches(up=up))
+        one = job(nodes=4, runtime=200.0, checkpoint=commits("partner", nbytes=80.0))
+        record = Record()
+        machine = Machine(platform, Policy.load(AGENTS), record)
+        machine.run([one], until=150.0)
+        (life,) = machine._live.values()
+        assert life.companion.agents and set(life.companion.agents) <= {"4", "5", "6", "7"}
+        found[up] = run(one, platform=platform, policy=AGENTS).metrics["commit_time"]
+    # 4 agents, then 2, then 4 take 20 B at a time at 4 B/s; or all together that, whatever they are
+    assert found == pytest.approx({1000.0: 5.0 + 10.0 + 5.0, 4.0: 3 * 20.0})
+
+
+def test_a_restart_from_agents_comes_over_the_same_links():
+    # two commits; the node that fails is replaced by one of which no agent has heard
+    found = {}
+    for up in (4.0, 1000.0):
+        fails = Failures(trace=((150.0, 0),), repair=1e6)
+        platform = Platform(12, topology=switches(3, up=up), failures=fails)
+        one = job(nodes=4, runtime=200.0, checkpoint=commits("partner", nbytes=80.0, asynchronous=True))
+        found[up] = run(one, platform=platform, policy=AGENTS)
+        assert found[up].jobs["state"].tolist() == ["completed"]
+        assert found[up].metrics["restarts"] == 1
+    quick, slow = (found[up].metrics["commit_time"] for up in (1000.0, 4.0))
+    assert slow > quick > 0
 
 
 def test_a_copy_in_another_part_outlives_the_first():

@@ -84,6 +84,8 @@ def test_no_moves_are_tried_if_none_may_be():
     strategy = LeastCongested(moves=0)
     # nor would spread or first be better
     assert pick(4, IDLE, around(FULL), 3.0, strategy=strategy)[0] == [4, 5, 6, 2]
+    # the first that is tried is not the one that helps
+    assert pick(4, IDLE, around(FULL), 3.0, strategy=LeastCongested(moves=1))[0] == [4, 5, 6, 2]
     policy = Policy.load("fcfs").with_(**{"nodes.strategy": "least-congested", "nodes.moves": 7})
     assert policy.nodes == LeastCongested(moves=7)
     with pytest.raises(InputError, match=r"nodes\.moves"):
@@ -102,11 +104,27 @@ def test_a_job_that_grows_is_judged_with_what_it_has():
     assert worth(around(heavy), [*held, *nodes], 4.0) == worth(around(heavy), [*held, *best], 4.0)
 
 
+def test_a_job_that_grows_is_judged_with_what_it_has_and_large_jobs_count_more():
+    # x on four nodes and y on two fill the links of parts a and b, of which each has one node idle
+    parts = {"a": [0, 1], "b": [2, 3], "d": [4], "e": [5, 6, 7], "f": [8]}
+    places = {str(node): (part,) for part, members in parts.items() for node in members}
+    topology = Topology(LEVELS, {name: (*place, name) for name, place in places.items()})
+    nodes = {name: Node(name, place=place) for name, place in places.items()}
+    x, y = running("x", [1, 5, 6, 7], 4.0), running("y", [3, 8], 4.0)
+    seen = around(x, y, running("new", [4], 4.0), topology=topology, nodes=nodes)
+    assert pick(1, [0, 2], seen, 4.0, held=[4], strategy=Contiguous())[0] == [0]
+    assert pick(1, [0, 2], seen, 4.0, held=[4])[0] == [2]
+    assert pick(1, [0, 2], around(y, topology=topology, nodes=nodes), 4.0, held=[4])[0] == [0]
+
+
 def test_nodes_that_are_nowhere_come_last():
     nodes = NODES | {"20": Node("20"), "21": Node("21")}
     chosen, _ = pick(2, [20, 21, 7, 8], around(nodes=nodes), 3.0)
     assert set(chosen) == {7, 8}
     assert set(pick(3, [20, 21, 7], around(nodes=nodes), 3.0)[0]) == {20, 21, 7}
+    # with 20 it would seem to send less than it does
+    assert pick(3, [20, 7, 8, 2], around(nodes=nodes), 12.0, strategy=Contiguous())[0] == [20, 7, 8]
+    assert set(pick(3, [20, 7, 8, 2], around(nodes=nodes), 12.0)[0]) == {7, 8, 2}
 
 
 def worth(seen, nodes, traffic):

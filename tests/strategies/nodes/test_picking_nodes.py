@@ -102,6 +102,20 @@ def test_a_body_takes_what_is_picked_and_nothing_else():
     assert "b" in indices.waiting
 
 
+class Reasoned(First):
+    def pick(self, job, count, idle, held, around):
+        return Picked(idle[:count], f"for {job.id}")
+
+
+def test_why_nodes_were_picked_is_that_of_the_last_job():
+    indices = Indices(nodes().values())
+    for name, picker, says in (("a", Reasoned(), "for a"), ("b", None, ""), ("c", First(), "")):
+        indices.picker = picker
+        indices.waiting.add(Job(id=name, nodes=2))
+        indices.start(name, 2)
+        assert indices.picked == says
+
+
 class Wrong:
     def pick(self, job, count, idle, held, around):
         return Picked(["0", "0"])
