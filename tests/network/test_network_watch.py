@@ -261,8 +261,8 @@ def test_why_nodes_were_picked_is_told(tmp_path):
             assert found.nodes == ("4", "5", "6", "7")
             (row,) = [row for row in await manager.story() if row["decision"] == "picked"]
             assert row["job"] == found.id and row["nodes"] == list(found.nodes)
-            assert row["reason"].startswith("contiguous, with nodes moved: 100% of its traffic")
-            assert "instead of" in row["reason"]
+            assert row["reason"].startswith("contiguous, with nodes moved: gets 100% of what it sends")
+            assert "contiguous it would be" in row["reason"]
             await Event("go").set()
             await c.gather([one, two])
 
@@ -370,10 +370,11 @@ def test_it_goes_on_when_control_is_switched_on_again(path):
         async with await dask_hpc.manage(c, policy("first")):
             await placed(s)
             plugin = plugin_of(s)
+            await async_poll_for(lambda: len(plugin.topology._told) == 4, 10)
             plugin.release("off", "for a test")
             plugin.switch_on()
             assert plugin.control.indices.topology is None
-            await placed(s)
+            assert all(node.place for node in plugin.control.indices.nodes.values())
             plugin.context.wake()
             await async_poll_for(lambda: plugin.control.indices.topology is not None, 10)
 

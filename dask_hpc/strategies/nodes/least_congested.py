@@ -63,8 +63,8 @@ class LeastCongested(NodesStrategy):
         if not _is_better(score, scores["contiguous"]):
             return contiguous
         how = f"{best}, with nodes moved" if _is_better(score, scores[best]) else best
-        return Picked(chosen, f"{how}: {_told(worth, chosen)} instead of {_told(worth, known['contiguous'])} "
-                              "if contiguous")  # fmt: skip
+        instead = _told(worth, known["contiguous"])
+        return Picked(chosen, f"{how}: {_told(worth, chosen)}; contiguous it would be: {instead}")
 
     def _improved(
         self, chosen: tuple[str, ...], idle: Sequence[str], worth: "_Worth", around: Neighbourhood
@@ -143,7 +143,6 @@ def _moves(chosen: tuple[str, ...], idle: Sequence[str], around: Neighbourhood) 
 
 def _told(worth: _Worth, chosen: tuple[str, ...]) -> str:
     own, others = worth.thetas(chosen)
-    words = "" if own is None else f"{own:.0%} of its traffic"
-    if others:
-        words += f"{' and ' if words else ''}{min(others.values()):.0%} of the others' at worst"
-    return words or "all"
+    words = [] if own is None else [f"gets {own:.0%} of what it sends"]
+    words += [f"others at worst {min(others.values()):.0%}"] if others else []
+    return ", ".join(words) or "all is sent"

@@ -75,7 +75,11 @@ def test_neighbours_are_not_always_best():
     ):  # fmt: skip
         picked = strategy.pick(job, 8, list(nodes), (), seen)
         (found[name],) = thetas(topology, {"new": sent_by(topology, picked.nodes, 40e9)}).values()
-        words = {"contiguous": "", "moves 0": "spread: 73%", "moves": "spread, with nodes moved: 100%"}[name]
+        words = {
+            "contiguous": "",
+            "moves 0": "spread: gets 73%",
+            "moves": "spread, with nodes moved: gets 100%",
+        }[name]
         assert picked.reason.startswith(words)
     assert found == pytest.approx({"contiguous": 0.6125, "moves 0": 0.729167, "moves": 1.0}, abs=1e-4)
 
