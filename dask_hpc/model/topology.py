@@ -101,6 +101,19 @@ class Topology:
             found.setdefault(self.places[name][0], []).append(name)
         return {part: tuple(names) for part, names in found.items()}
 
+    def around(self) -> dict[str, tuple[str, ...]]:
+        """Of each node for jobs the parts around it. Where each node has a place of its own, the last part is
+        the node itself."""
+        last = None if len(set(self.places.values())) < len(self.places) else -1
+        return {name: self.places[name][:last] for name in self.nodes}
+
+    def renamed(self, names: Mapping[str, Sequence[str]]) -> "Topology":
+        """With other names of nodes. One that gets several stands for as many, all at its place; one that
+        gets none keeps its own."""
+        places = {new: place for old, place in self.places.items() for new in names.get(old, (old,))}
+        service = [new for old in self.service for new in names.get(old, (old,))]
+        return Topology(self.levels, places, tuple(service))
+
     def insist_on(self, nodes: Iterable[str], where: str) -> None:
         """Complain of the first of these that is not here, or not for jobs."""
         service = set(self.service)

@@ -36,6 +36,8 @@ class Traffic:
     rate: float | None = None
     stores: str = "any"
     restart: bool = False
+    #: the partner of each node, where it is not that of ``partners_of``
+    partners: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         insist(self.pattern in PATTERNS, "pattern", self.pattern, ", ".join(PATTERNS))
@@ -46,6 +48,8 @@ class Traffic:
             fine = is_number(self.rate, 0, inf) and self.rate < inf
             insist(fine, "rate", self.rate, "bytes a second, 0 or more")
         insist(len(self.nodes) > 0, "nodes", (), "at least one node")
+        fine = len(self.partners) in (0, len(self.nodes))
+        insist(fine, "partners", self.partners, "one of each node, or none")
         insist(len(set(self.nodes)) == len(self.nodes), "nodes", "a node twice", "each node once")
 
 
@@ -82,7 +86,10 @@ def demands(graph: Graph, traffic: Traffic) -> tuple[Demand, ...]:
         ones[numbers] = 1.0
         return (ProductDemand(ones, rate * ones),)
     if traffic.pattern == "partner":
-        partners = np.array([graph.numbers[name] for name in partners_of(topology, traffic.nodes)])
+        names = traffic.partners or partners_of(topology, traffic.nodes)
+        with within("partners"):
+            topology.insist_on(names, "")
+        partners = np.array([graph.numbers[name] for name in names])
         sources, targets = (partners, numbers) if traffic.restart else (numbers, partners)
         return (PairDemand(sources, targets, np.full(len(numbers), float(rate))),)
     to = _to_stores(graph, numbers, rate, traffic.stores == "own")

@@ -15,7 +15,7 @@ _OF = "all of "
 _COUNTS = ("cabinets", "chassis", "blades", "arity", "levels")
 #: keys of a topology, by what it is made of
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "xc30": ("preset", "cabinets", "chassis", "blades"),
+    "xc30": ("preset", "cabinets", "chassis", "blades", "service"),
     "fat-tree": ("preset", "arity", "levels", "port", "oversubscription", "service"),
     "tree": ("tree", "port", "oversubscription", "bandwidths", "levels", "service"),
     "slurm": ("slurm", "port", "oversubscription", "bandwidths", "service"),
@@ -41,7 +41,9 @@ def topology_of(found: Any) -> Topology:
     check_keys(dict(found), _KEYS[kind], "")
     more = {name: found[name] for name in _COUNTS if name in found and kind in ("xc30", "fat-tree")}
     if kind == "xc30":
-        return xc30(**more)
+        service = found.get("service", True)
+        insist(isinstance(service, bool), "service", service, "true, false")
+        return xc30(**more, service=service)
     if "port" in found:
         more["bandwidth" if kind == "fat-tree" else "port"] = parse_quantity(found["port"], "B/s", "port")
     if "oversubscription" in found:
