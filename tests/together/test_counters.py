@@ -25,7 +25,10 @@ from dask_hpc.together.worker.counters import (
     why_not,
 )
 
-pytestmark = pytest.mark.skipif(bool(why_not(SOFTWARE)), reason=why_not(SOFTWARE))
+WHY_NOT = why_not(SOFTWARE)
+pytestmark = pytest.mark.skipif(
+    "not allowed" in WHY_NOT or "no perf_event_open" in WHY_NOT, reason=WHY_NOT or "it counts"
+)
 
 
 def burn(seconds):
@@ -80,7 +83,7 @@ def test_each_task_has_its_own_counts(counters):
     np.ones(64 << 20, np.uint8)  # in pages that may be large
     counters.ends("faults")
     nanoseconds, faults = counters.take("cpu")
-    assert 0.03e9 <= nanoseconds < 0.06e9 and faults < 20
+    assert 0.027e9 < nanoseconds < 0.06e9 and faults < 20
     nanoseconds, faults = counters.take("faults")
     assert nanoseconds > 0 and faults >= 32
     assert counters.take("faults") is None, "once"
@@ -110,7 +113,7 @@ def test_threads_count_apart_and_those_that_are_gone_are_closed(counters):
         thread.join()
     counters.forget_threads()
     assert open_counters() == before
-    assert 0.02e9 <= counters.take("t0")[0] < 0.04e9 <= counters.take("t1")[0] < 0.08e9
+    assert 0.018e9 < counters.take("t0")[0] < 0.035e9 < counters.take("t1")[0] < 0.08e9
 
 
 def test_a_task_that_was_not_seen_to_begin_has_no_counts(counters):
@@ -137,6 +140,8 @@ def test_a_counter_of_a_thread_that_is_gone_is_not_taken_for_ones_own(counters):
     gone = threading.Thread(target=lambda: (counters.begins("x"), counters.ends("x")))
     gone.start()
     gone.join()
+    while os.path.exists(f"/proc/self/task/{gone.native_id}"):
+        pass  # Python has let go of it a moment before the system
     (group,) = counters._groups.values()
     counters._groups = {threading.get_ident(): group}
     for key in ("a", "b"):
