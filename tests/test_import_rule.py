@@ -51,7 +51,10 @@ ROOMS = {
     "bridge": {"model", "planning", "config", "dask", "cluster"},
     "lanes": {"model", "planning", "policy", "strategies.io", "config", "dask", "cluster"},
     "tail": {"model", "planning", "policy", "strategies.tail", "config", "dask", "cluster"},
-    "together": {"model", "planning", "policy", "config", "dask", "cluster"},
+    "together": {
+        "model", "planning", "policy", "strategies.memory", "strategies.together", "strategies.strategy", "config",
+        "dask", "cluster", "history.kinds",
+    },
     "simulator": {
         "model", "planning", "policy", "view", "strategies.checkpoint", "strategies.files", "strategies.io",
         "display",

@@ -13,7 +13,7 @@ twentieth of all stands for them. What was not seen together is foreseen linearl
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite, isinf, sqrt
 from typing import Any, NamedTuple
@@ -230,14 +230,20 @@ class _Tasks:
         fastest = sorted(self.recent)[int(_FASTEST * len(self.recent))]
         return fastest, max(sqrt(self.all.variance), _SMALL) if self.count > 1 else inf, "fastest"
 
+    def _sure_baseline(self) -> tuple[float, float]:
+        """The same, and how unsure it is as what all slowdowns are measured by: the fastest are what they
+        are, whatever they would take alone."""
+        base, unsure, how = self.baseline()
+        return base, 0.0 if how == "fastest" else unsure
+
     def slowdown(self, others: Mapping[str, float]) -> Slowdown:
-        base, unsure, _ = self.baseline()
+        base, unsure = self._sure_baseline()
         mix = _mix_of(others)
         if not mix:
             return Slowdown(1.0, unsure / base, self.alone.tasks(self.count))
         seen = self.mixes.get(mix)
         if seen is not None and seen.tasks(self.count) >= _CELL:
-            return self._ratio(seen)
+            return self.in_mix(seen)
         more, error = self.lines.more(others)
         tasks = min((self.tasks_beside(kind) for kind, _ in mix), default=0.0)
         ratio = 1 + more / base
@@ -245,8 +251,9 @@ class _Tasks:
             return Slowdown(ratio, inf, tasks)
         return Slowdown(ratio, sqrt(error**2 + (more * unsure / base) ** 2) / base, tasks)
 
-    def _ratio(self, seen: _Mean) -> Slowdown:
-        base, unsure, _ = self.baseline()
+    def in_mix(self, seen: _Mean) -> Slowdown:
+        """What was seen in one company, in terms of alone."""
+        base, unsure = self._sure_baseline()
         ratio = seen.mean / base
         off = sqrt((seen.stderr(self.count) / seen.mean) ** 2 + (unsure / base) ** 2)
         return Slowdown(ratio, ratio * off, seen.tasks(self.count))
@@ -256,7 +263,7 @@ class _Tasks:
         mixes = self.mixes.items()
         alike = {mix[0][1]: seen for mix, seen in mixes if len(mix) == 1 and mix[0][0] == other}
         alone = {0: self.mixes[()]} if () in self.mixes else {}
-        return {count: self._ratio(seen) for count, seen in sorted((alone | alike).items())}
+        return {count: self.in_mix(seen) for count, seen in sorted((alone | alike).items())}
 
     def tasks_beside(self, kind: str) -> float:
         found = self.beside.get(kind)
@@ -468,6 +475,12 @@ class Observations:
         """Of a task of a kind that had only so many of another beside it: what was seen, with 0 for alone."""
         found = self._on(cpu).get(kind)
         return found.curve(other) if found is not None else {}
+
+    def mixes(self, kind: str, cpu: str | None = None) -> Iterator[tuple[dict[str, int], Slowdown]]:
+        """Each company that tasks of a kind were seen in: how many of each kind, without the task itself."""
+        found = self._on(cpu).get(kind)
+        if found is not None:
+            yield from ((dict(mix), found.in_mix(seen)) for mix, seen in found.mixes.items())
 
     def matrix(self, cpu: str | None = None) -> dict[str, dict[str, Slowdown]]:
         """Of each kind beside one of each kind that was seen beside it."""
