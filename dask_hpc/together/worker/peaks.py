@@ -218,9 +218,9 @@ class PeakWatch:
 
     def _rest(self) -> None:
         """Nothing runs: what the process has now is nobody's."""
-        self._memory.highest()
+        _, now = self._memory.look()
         self._known = self._known_bytes()
-        self._base = self._left = float(self._memory.now() - self._known)
+        self._base = self._left = float(now - self._known)
         self._missed = False
         self._landed = 0
 
@@ -228,7 +228,7 @@ class PeakWatch:
         """Who has grown by how much since one last looked."""
         arrives = compat.arriving_bytes(self._worker) > 0
         known = self._known_bytes()
-        most, now = self._memory.highest(), self._memory.now()
+        most, now = self._memory.look()
         left = float(now - known)
         # twice, as a result is reckoned a moment before it is known that it is less
         self._base, self._left = min(self._base, max(left, self._left)), inf if arrives else left
