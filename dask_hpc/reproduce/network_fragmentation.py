@@ -148,7 +148,7 @@ def _claims(reading: str, found: _Found) -> Iterator[Claim]:
     yield claim(f"{reading}, by blade: worst loss of an application", 25.0, worst["by blade"],
                 rounded(25), "%", "a printed figure")  # fmt: skip
     # the source prints whole per cents, and less than that is no difference
-    over = round(worst["by chassis"]) - round(worst["by blade"])
+    over = float(round(worst["by chassis"]) - round(worst["by blade"]))
     yield direction(
         f"{reading}: worst loss by chassis over that by blade", "more", over, at_least(0), "points"
     )
