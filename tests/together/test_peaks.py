@@ -431,6 +431,17 @@ def test_what_runs_is_told_while_it_runs(client, heard):
     future.result()
 
 
+def test_what_runs_long_is_told_of_known_kinds_as_well(client, heard):
+    where = on(client)["workers"]
+    for i in range(3):
+        client.submit(grow, 5, key=f"long-{i}", workers=where).result()
+    future = client.submit(hold, 200, "go-k", key="long-3", workers=where)
+    heard.until(lambda: [m for m in heard.messages if "running" in m and m["running"][0][3] > 100 * MB])
+    assert not future.done()
+    Event("go-k", client=client).set()
+    future.result()
+
+
 def test_what_arrives_or_goes_meanwhile_is_of_nobody(client, heard):
     here, there = worker_addresses(client)
     old = client.submit(make, 120, key="old", workers=[here])
