@@ -71,6 +71,7 @@ class Word(StrEnum):
     DRAIN = "drain", "○"
     NOT_RETIRED = "not-retired", "!"
     SLOW_NODE = "slow-node", "◔"
+    PICKED = "picked", "▤"
     MOVE = "move", "→"
     COPY = "copy", "→"
     NOT_MOVED = "not-moved", "!"

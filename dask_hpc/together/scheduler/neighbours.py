@@ -7,13 +7,15 @@ What was seen of kinds beside each other counts for all of them.
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
+from math import inf
 from statistics import median_low
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context
-from dask_hpc.model.interference import mem_class_of
+from dask_hpc.model.errors import one_line, shown
+from dask_hpc.model.interference import MEM_CLASSES, mem_class_of
 from dask_hpc.model.story import Explanation
 from dask_hpc.planning.colocation.observed import Observations, SeenKind
 from dask_hpc.planning.colocation.slowdowns import Company
@@ -33,6 +35,9 @@ class Neighbours:
         #: in force: of each confined job, and of all others
         self.limits: dict[LiveJob | None, Mapping[str, KindLimit]] = {}
         self._memory: dict[LiveJob | None, Any] = {}
+        #: classes of memory use, as people say them; and kinds of which they said something else
+        self._said: dict[str, str] = {}
+        self._doubted: set[str] = set()
         #: why a worker has no counters
         self._why_not: dict[str, str] = {}
 
@@ -40,6 +45,15 @@ class Neighbours:
         """What a worker tells of its tasks."""
         self._why_not[address] = str(said["why_not"])
         self.observations.hear(self._context.nodes.node_of(address), address, said)
+
+    def hear_class(self, kind: str, said: Any) -> None:
+        """A person says how much a kind uses memory (``dask.annotate(mem_class=...)``)."""
+        if said in MEM_CLASSES:
+            self._said[kind] = said
+        elif kind not in self._doubted:
+            self._doubted.add(kind)
+            words = f"{kind}: mem_class: found {shown(said)}; allowed: {', '.join(MEM_CLASSES)}"
+            self._context.tell("warning", one_line(words))
 
     def worker_leaves(self, address: str) -> None:
         """It is gone."""
@@ -103,9 +117,16 @@ class Neighbours:
         nodes = Counter[str]()
         for address in addresses:
             nodes[self._context.nodes.node_of(address)] += compat.threads_of(scheduler, [address])
-        seen = self.observations.kinds()
+        seen, due = self.observations.kinds(), self._due(job)
         kinds = tuple(
-            KindWork(kind, seen[kind].baseline if kind in seen else None, count, waiting)
+            KindWork(
+                kind,
+                seen[kind].baseline if kind in seen else None,
+                count,
+                waiting,
+                due.get(kind, inf),
+                self._said.get(kind),
+            )
             for kind, (count, waiting) in left.items()
             if count
         )
@@ -121,6 +142,17 @@ class Neighbours:
         limits = self.limits.get(job, {})
         return NeighboursView(median_low(nodes.values()), len(nodes), kinds, seen_beside, limits)
 
+    def _due(self, job: LiveJob | None) -> dict[str, float]:
+        """Seconds until the first deadline of a job that has tasks of a kind, where jobs share nodes."""
+        found: dict[str, float] = {}
+        now = self._context.clock()
+        for one in self._context.running_jobs() if job is None else ():
+            if not one.confined and one.deadline < inf:
+                for kind, work in one.performance.works.items():
+                    if work.left:
+                        found[kind] = min(found.get(kind, inf), max(0.0, one.deadline - now))
+        return found
+
     # what is shown
 
     def status(self) -> dict[str, Any]:
@@ -133,7 +165,7 @@ class Neighbours:
                     "kind": kind,
                     "tasks": seen[kind].tasks,
                     "seconds": seen[kind].baseline,
-                    "class": _class_of(seen[kind]),
+                    "class": self._said.get(kind) or _class_of(seen[kind]),
                     "by": seen[kind].by,
                 }
                 for kind in newest

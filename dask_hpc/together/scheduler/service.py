@@ -154,6 +154,9 @@ class KindLanes(KeptTasks[KindRow], Service):
             kind = compat.prefix(task)
             if kind not in kept:
                 kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
+                said = compat.annotation(task, "mem_class")
+                if said is not None and self.neighbours is not None:
+                    self.neighbours.hear_class(kind, said)
             if kept[kind] and self._may_wait_here(key, task):
                 self.keep_back(key, task, self.by_name.setdefault(kind, KindRow(kind)))
 
