@@ -41,6 +41,11 @@ class Neighbours:
         #: why a worker has no counters
         self._why_not: dict[str, str] = {}
 
+    def becomes(self, strategy: Any) -> None:
+        """Another strategy, or other parameters: what was seen is still so."""
+        self._strategy = strategy
+        self._memory.clear()
+
     def hear(self, address: str, said: Mapping[str, Any]) -> None:
         """What a worker tells of its tasks."""
         self._why_not[address] = str(said["why_not"])
