@@ -36,6 +36,7 @@ VIEWS = {
     "story_view": "StoryView",
     "checkpoint_view": "CheckpointView",
     "scratch_files_view": "ScratchFilesView",
+    "neighbours_view": "NeighboursView",
     "policy_panel": "PolicyPanel",
     "what_if": "WhatIf",
     "compare": "Compare",

@@ -35,11 +35,14 @@ class Neighbours:
         self._memory: dict[LiveJob | None, Any] = {}
         #: why a worker has no counters
         self._why_not: dict[str, str] = {}
+        #: what people see of kinds, until more is learned: whoever looks may look often
+        self._shown: dict[str, Any] | None = None
 
     def hear(self, address: str, said: Mapping[str, Any]) -> None:
         """What a worker tells of its tasks."""
         self._why_not[address] = str(said["why_not"])
-        self.observations.hear(self._context.nodes.node_of(address), address, said)
+        if self.observations.hear(self._context.nodes.node_of(address), address, said):
+            self._shown = None
 
     def worker_leaves(self, address: str) -> None:
         """It is gone."""
@@ -125,31 +128,38 @@ class Neighbours:
 
     def status(self) -> dict[str, Any]:
         """What is known of kinds beside each other, and what follows from it."""
-        seen = self.observations.kinds()
-        newest, matrix = list(seen)[-_SHOWN:], self.observations.matrix()
+        if self._shown is None:
+            self._shown = self._kinds_shown()
         return {
-            "kinds": [
-                {
-                    "kind": kind,
-                    "tasks": seen[kind].tasks,
-                    "seconds": seen[kind].baseline,
-                    "class": _class_of(seen[kind]),
-                    "by": seen[kind].by,
-                }
-                for kind in newest
-            ],
-            "slowdowns": {
-                kind: {other: one.ratio for other, one in matrix.get(kind, {}).items() if other in newest}
-                for kind in newest
-            },
+            **self._shown,
             "limits": [
                 {"job": job.id if job else "", **_plain(limit)}
                 for job, limits in self.limits.items()
                 for limit in limits.values()
             ],
+            "why_not": sorted({why for why in self._why_not.values() if why}),
+        }
+
+    def _kinds_shown(self) -> dict[str, Any]:
+        """The newest kinds, how they slow each other, and how well that was foreseen."""
+        newest = list(self.observations.kinds().items())[-_SHOWN:]
+        matrix = self.observations.matrix(among={kind for kind, _ in newest})
+        return {
+            "kinds": [
+                {
+                    "kind": kind,
+                    "tasks": seen.tasks,
+                    "seconds": seen.baseline,
+                    "class": _class_of(seen),
+                    "by": seen.by,
+                }
+                for kind, seen in newest
+            ],
+            "slowdowns": {
+                kind: {other: one.ratio for other, one in matrix.get(kind, {}).items()} for kind, _ in newest
+            },
             "mpe": self.observations.mpe(),
             "nrmse": self.observations.nrmse(),
-            "why_not": sorted(set(self._why_not.values())),
         }
 
 
