@@ -39,7 +39,7 @@ def _kinds(found: Mapping[str, Any]) -> dict[str, list[str]]:
         words = said.setdefault(one["kind"], [])
         words.append(f"{show_duration(one['seconds'])} alone")
         beside = neighbours["slowdowns"].get(one["kind"], {})
-        words.extend(f"{ratio:.2f} times as long beside {other}" for other, ratio in beside.items())
+        words.extend(f"{one['ratio']:.2f} times as long beside {other}" for other, one in beside.items())
     for one in memory["kinds"] if memory else ():
         few = "" if one["at_once"] is None else f", at most {one['at_once']} at once on a worker"
         said.setdefault(one["kind"], []).append(f"needs {show_large(one['peak'], 'B')}{few}")

@@ -15,6 +15,7 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.interference import mem_class_of
 from dask_hpc.model.story import Explanation
+from dask_hpc.model.units import finite
 from dask_hpc.planning.colocation.observed import Observations, SeenKind
 from dask_hpc.planning.colocation.slowdowns import Company
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
@@ -150,13 +151,18 @@ class Neighbours:
                     "kind": kind,
                     "tasks": seen.tasks,
                     "seconds": seen.baseline,
+                    "how": seen.how,
                     "class": _class_of(seen),
                     "by": seen.by,
                 }
                 for kind, seen in newest
             ],
             "slowdowns": {
-                kind: {other: one.ratio for other, one in matrix.get(kind, {}).items()} for kind, _ in newest
+                kind: {
+                    other: finite(one._asdict())  # nobody knows how sure one task is
+                    for other, one in matrix.get(kind, {}).items()
+                }
+                for kind, _ in newest
             },
             "mpe": self.observations.mpe(),
             "nrmse": self.observations.nrmse(),
