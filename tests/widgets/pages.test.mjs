@@ -283,7 +283,7 @@ test("bars of memory: what is taken, one task, the others at once; what was not 
 
 test("what is not known of kinds is said with the reason", () => {
   const silent = { ...TOGETHER, memory: { ...TOGETHER.memory, why_not: ["no limit"] } };
-  assert.deepEqual(unknown(silent), ["Nobody counts how kinds use memory: no perf.", "Some workers cannot tell what tasks need: no limit."]);
+  assert.deepEqual(unknown(silent), ["Nobody counts how kinds use memory: no perf.", "Not every worker can tell what tasks need: no limit."]);
   assert.deepEqual(unknown({ kept: [], memory: null, neighbours: null }), []);
 });
 

@@ -1,4 +1,4 @@
-"""Kinds of tasks that share nodes: how they slow each other, what they need of memory, and what is limited."""
+"""Kinds of tasks that share nodes: how they slow each other, what they need of memory, what is limited."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from dask_hpc_widgets.view import View
 
 
 class NeighboursView(View):
-    """What the policies ``together`` and ``memory-lanes`` know of kinds of tasks, and what follows from it."""
+    """What policies ``together`` and ``memory-lanes`` know of kinds of tasks, and what follows from it."""
 
     _esm = module("neighbours_view")
     _css = style()
@@ -26,7 +26,8 @@ class NeighboursView(View):
         yield from (f"{kind}: {', '.join(words)}" for kind, words in said.items())
         for one in (found["neighbours"] or {}).get("limits", ()):
             alone = "any number" if one["alone"] is None else one["alone"]
-            yield f"{one['kind']}: {one['beside']} at once beside others, {alone} alone; {one['reason']}"
+            few = f"{one['beside']} at once beside others, {alone} alone; {one['reason']}"
+            yield f"{one['kind']}: job {one['job']}: {few}" if one["job"] else f"{one['kind']}: {few}"
         if not said:
             yield "no task has ended yet"
 

@@ -56,7 +56,7 @@ export function figuresOfKinds({ kept, neighbours }) {
 export function unknown({ memory, neighbours }) {
   return [
     ...(neighbours?.why_not ?? []).map((why) => `Nobody counts how kinds use memory: ${why}.`),
-    ...(memory?.why_not ?? []).map((why) => `Some workers cannot tell what tasks need: ${why}.`),
+    ...(memory?.why_not ?? []).map((why) => `Not every worker can tell what tasks need: ${why}.`),
   ];
 }
 
