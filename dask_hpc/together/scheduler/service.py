@@ -368,10 +368,12 @@ class KindLanes(KeptTasks[KindRow], Service):
     # what is shown
 
     def status(self) -> Mapping[str, Any]:
-        """Which kinds are let pass one by one, and what is known of kinds."""
+        """Which kinds are let pass one by one, and what is known of kinds; None with neither strategy."""
         return {"together": self.part("together")}
 
     def part(self, name: str) -> Any:
+        if self.memory is None and self.neighbours is None:
+            return None
         return {
             "kept": [
                 {"kind": kind, "waiting": row.count_waiting(), "in_flight": len(row.in_flight)}
