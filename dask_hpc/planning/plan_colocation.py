@@ -40,9 +40,9 @@ def plan_colocation(
     several runs alone the mean counts.
 
     Of two kinds that were never measured beside each other a law of counters or classes says what they do, an
-    assumption; or where these are not known the mean of all runs. With ``rng``, a numpy generator, and ten runs beside others or more, ways to
-    predict are compared on runs that are held out, and the best one is used; without, what each pair costs is
-    added up.
+    assumption; or where these are not known the mean of all runs. With ``rng``, a numpy generator, and ten
+    runs beside others or more, ways to predict are compared on runs that are held out, and the best one is
+    used; without, what each pair costs is added up.
     """
     for name, value, most in (("cores", cores, _MOST_CORES), ("nodes", nodes, 10**6)):
         fine = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
