@@ -90,6 +90,14 @@ def test_a_division_that_is_looked_for_is_better_than_an_even_one():
     assert even.least < 0.2 and found.least > 0.85 and found.most == pytest.approx(0.9532, abs=1e-4)
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_at_a_router_has_to_go_by_its_links(restart):
+    """Into each service blade, or out of it, by 15 backplane and 5 copper links."""
+    topology = xc30()
+    jobs = {"a": Traffic(topology.within(("cabinet0",)), "store", stores="own", restart=restart)}
+    assert thetas(topology, jobs)["a"] == pytest.approx(20 * 14e9 / (94 * 12.5e9 / 2))
+
+
 def test_trees_are_exact():
     tree = fat_tree(8, 3, bandwidth=1.0, oversubscription=2.0)
     random = np.random.default_rng(3)
