@@ -26,6 +26,7 @@ from dask_hpc.strategies.strategy import (
     LendingStrategy,
     Loans,
     MalleabilityStrategy,
+    MemoryStrategy,
     NodesStrategy,
     Outlook,
     PlacementStrategy,
@@ -34,6 +35,7 @@ from dask_hpc.strategies.strategy import (
     SizeStrategy,
     Starts,
     TailStrategy,
+    TogetherStrategy,
     outlook_after,
 )
 
@@ -87,6 +89,10 @@ class Policy:
     placement: PlacementStrategy | None = None
     #: of tasks that read or write, and those that compute beside them
     io: IoStrategy | None = None
+    #: of kinds of tasks that slow each other
+    together: TogetherStrategy | None = None
+    #: of tasks that need much of a worker's memory
+    memory: MemoryStrategy | None = None
     #: of slow tasks at the ends of stages, and of slow nodes
     tail: TailStrategy | None = None
     #: of file systems in the memory of nodes

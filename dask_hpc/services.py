@@ -10,6 +10,7 @@ logger = logging.getLogger(__name__)
 _MODULES = (
     "dask_hpc.bridge.scheduler",
     "dask_hpc.lanes.scheduler",
+    "dask_hpc.together.scheduler.service",
     "dask_hpc.tail.scheduler",
     "dask_hpc.network.scheduler",
     "dask_hpc.power.scheduler.levers",

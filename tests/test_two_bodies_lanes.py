@@ -67,7 +67,7 @@ def test_the_same_limits_for_the_same_reads(monkeypatch):
         async with await dask_hpc.manage(c, policy=POLICY) as manager:
             context = s.plugins["dask-hpc"].context
             context.clock = lambda: now
-            lanes = s.plugins["dask-hpc"].control.gate.waves.queue
+            lanes = s.plugins["dask-hpc"].context.get(live_lanes.Lanes)
             count = NODES * EACH
             keys = [f"open_dataset-{i:03}" for i in range(count)]
             futures = c.map(open_dataset, ["/disk/x"] * count, range(count), key=keys)

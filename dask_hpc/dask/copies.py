@@ -314,7 +314,7 @@ def sent_tasks(scheduler: Any) -> Iterator[SentTask]:
                 or task in worker.long_running
                 or task.actor
                 or task.resource_restrictions
-                or _is_of_shuffle(task)
+                or is_of_shuffle(task)
             ):
                 continue
             said, silence = worker.executing.get(task), max(0.0, now - worker.last_seen)
@@ -322,7 +322,8 @@ def sent_tasks(scheduler: Any) -> Iterator[SentTask]:
             yield SentTask(task.key, task.prefix.name, address, seconds, silence, is_full and seconds is None)
 
 
-def _is_of_shuffle(task: Any) -> bool:
+def is_of_shuffle(task: Any) -> bool:
+    """Whether a task is a part of one of Dask's shuffles, or next to one."""
     if task.prefix.name == BARRIER:
         return True
     # of those that have many neighbours, which no part of a shuffle before the barrier has, a few are enough

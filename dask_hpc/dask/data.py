@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -56,6 +57,24 @@ def holders(task: Any) -> tuple[str, ...]:
         (worker,) = there
         return (worker.address,)
     return tuple([worker.address for worker in there])
+
+
+_MOST_NEEDS = 100  # of what a task needs, that is looked at
+
+
+def bytes_there(task: Any) -> dict[str, int]:
+    """How much of what a task needs each worker has, of those that have any."""
+    found: dict[str, int] = {}
+    for need in islice(task.dependencies, _MOST_NEEDS):
+        for worker in need.who_has or ():
+            found[worker.address] = found.get(worker.address, 0) + need.get_nbytes()
+    return found
+
+
+def address_of(task: Any) -> str:
+    """The worker that was told to compute a task."""
+    address: str = task.processing_on.address
+    return address
 
 
 def size(task: Any) -> int:

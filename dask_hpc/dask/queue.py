@@ -84,6 +84,52 @@ def free_slots(scheduler: Any, addresses: Collection[str] | None) -> list[Slot]:
     return found
 
 
+class WorkerRoom(NamedTuple):
+    """A worker that runs: what it was given, and its memory as last heard of. Bytes."""
+
+    address: str
+    threads: int
+    #: tasks it was given and has not ended, without those that left their thread
+    tasks: int
+    #: how many more it can take, by Dask's own count of slots
+    free: int
+    #: of its memory; 0: none is set
+    limit: int
+    #: results that are in memory there, and all that its process had at the last heartbeat
+    results: int
+    process: int
+
+
+def worker_rooms(scheduler: Any, addresses: Collection[str] | None) -> Iterator[WorkerRoom]:
+    """Those of the workers (None: of all) that may start tasks."""
+    saturation = scheduler.WORKER_SATURATION
+    some = scheduler.running if addresses is None else map(scheduler.workers.get, addresses)
+    for worker in some:
+        if worker is None or worker not in scheduler.running:
+            continue
+        threads, memory = worker.nthreads, worker.memory
+        tasks = len(worker.processing) - len(worker.long_running)
+        most = threads if isinf(saturation) else max(ceil(saturation * threads), 1)
+        yield WorkerRoom(
+            worker.address,
+            threads,
+            tasks,
+            max(0, most - tasks),
+            worker.memory_limit or 0,
+            memory.managed,
+            memory.process,
+        )
+
+
+def kinds_on(scheduler: Any, address: str) -> dict[str, int]:
+    """How many tasks of each prefix a worker was given and has not ended."""
+    found: dict[str, int] = {}
+    for task in scheduler.workers[address].processing:
+        name = task.prefix.name
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
 def owed_slots(scheduler: Any, addresses: set[str], is_own: Callable[[Any], bool]) -> list[Slot]:
     """Those of the workers that have fewer of somebody's own tasks than threads, whatever else they have."""
     found = []

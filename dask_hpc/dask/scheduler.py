@@ -268,6 +268,18 @@ def unfinished(scheduler: Any) -> int:
     return sum(found[state] for found in counts for state in UNFINISHED)
 
 
+def kinds_left(scheduler: Any) -> dict[str, tuple[int, int]]:
+    """Of each prefix of which tasks have not ended: how many, and how many of them are ready and wait. In the
+    order in which prefixes were first seen."""
+    found = {}
+    for name, prefix in scheduler.task_prefixes.items():
+        states = prefix.states
+        waiting = states["queued"] + states["no-worker"]
+        if left := waiting + states["waiting"] + states["processing"]:
+            found[name] = left, waiting
+    return found
+
+
 def expected_seconds(scheduler: Any, task: Any) -> float:
     """How long tasks like this one took on average; a configured guess if none is done."""
     known = task.prefix.duration_average

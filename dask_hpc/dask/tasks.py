@@ -64,6 +64,18 @@ def is_sent(task: Any) -> bool:
     return task.state == "processing"
 
 
+def is_held(task: Any) -> bool:
+    """Whether the task is ready, and there is no worker that may run it."""
+    return task.state == "no-worker"
+
+
+def not_sent(scheduler: Any, name: str) -> list[Any]:
+    """Keys of the tasks of that prefix that no worker was told to compute, and somebody waits for."""
+    if (found := scheduler.task_prefixes.get(name)) is None or not sum(map(found.states.get, _NOT_BEGUN)):
+        return []
+    return [key for key, task in scheduler.tasks.items() if task.prefix is found and task.state in _NOT_BEGUN]
+
+
 def is_unfinished(task: Any) -> bool:
     """Whether somebody waits for the task to run."""
     return task.state in UNFINISHED

@@ -22,12 +22,13 @@ pass as others end. A task that is in flight carries what it would have without 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.gate import Gate
-from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
-from dask_hpc.cluster.scheduler.service import Samples, Service, TaskQueue
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.service import Samples, Service
+from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks, TaskRow
 from dask_hpc.config import AUTO
 from dask_hpc.lanes.reads import MeasuredCost, file_share, file_system, intensity, reads, rule_of
 from dask_hpc.planning.moves.leaving import FreeWorker, place
@@ -36,27 +37,17 @@ from dask_hpc.strategies.io.lane_reads import LaneReads, explained
 from dask_hpc.strategies.io.lane_view import IoView, Kind, Mix, NodeMix
 
 
-class Lane(LaneReads):
+class Lane(TaskRow, LaneReads):
     """The reads of one file system that are tasks of the cluster."""
 
     def __init__(self, name: str, rule: str, limit: int | None, is_fixed: bool) -> None:
-        super().__init__(name, limit, is_fixed)
+        TaskRow.__init__(self, name)
+        LaneReads.__init__(self, name, limit, is_fixed)
         #: the key of the configuration that limits it
         self.rule = rule
-        #: how many tasks are in it, whatever their state
-        self.tasks = 0
-        #: what waits, by job; None for what is outside of jobs
-        self.ready: dict[LiveJob | None, Ready] = {}
         #: how many reads each worker was given here, and who got the last one
         self.given: dict[str, int] = {}
         self.last: str | None = None
-
-    def discard(self, key: Hashable) -> None:
-        for ready in self.ready.values():
-            ready.discard(key)
-
-    def count_waiting(self) -> int:
-        return sum(map(len, self.ready.values()))
 
     def departs(self, key: Hashable, address: str | None, now: float) -> None:
         super().departs(key, address, now)
@@ -65,23 +56,8 @@ class Lane(LaneReads):
             self.last = address
 
 
-_FLIES = frozenset({"processing", "queued"})
-_OVER = frozenset({"memory", "erred", "forgotten"})
 _UNKNOWN = 0.5  # seconds of a task nobody has seen
-#: tasks that pass in one turn of the event loop
-PORTION = 500
 _MOST = 20  # file systems that metrics tell apart
-
-
-class Head(NamedTuple):
-    """The first read that waits of a job in a lane."""
-
-    priority: Any
-    #: of the lane: priorities may be equal
-    number: int
-    lane: Lane
-    job: LiveJob | None
-    key: Hashable
 
 
 class SlotRoom:
@@ -103,7 +79,7 @@ class SlotRoom:
             del self.slots[address]
 
 
-class Lanes(Service, TaskQueue):
+class Lanes(KeptTasks[Lane], Service):
     """Lets reads pass, by the setting ``io-lanes`` and by the policy's ``io`` strategy, which is asked for
     limits and for what goes next."""
 
@@ -122,24 +98,15 @@ class Lanes(Service, TaskQueue):
 
     def begin(self) -> None:
         """Nothing is in a lane. At the end the gate closes them."""
-        self._scheduler = self.context.scheduler
         self._waves = self.context.get(Gate).waves
-        self._waves.queue = self
+        self.keep_none(self.context, self._waves.queue_wakes)
+        self._waves.queues.add(self)
         self._limits: dict[str, int] = {}
         self._strategy: Any = None
         self._memory: Any = None
         self._is_asking = False
-        #: file systems that are read from, by name
-        self.by_name: dict[str, Lane] = {}
-        #: the lane of every task that is in one; empty if there are no limits
-        self.lane_of: dict[Hashable, Lane] = {}
-        self._shut = {compat.GATE}
         #: how many reads each worker was sent that have not ended
         self._reads_on: Counter[str] = Counter()
-        #: whether a read has ended since the last look
-        self.has_news = False
-        #: whether reads outside of confined jobs wait for slots
-        self.wants_slots = False
         #: what was last said of what goes next, a read or what computes
         self.paired = ""
         self.policy_changes()
@@ -149,8 +116,8 @@ class Lanes(Service, TaskQueue):
             return
         limits, strategy = self._rules(self.context.policy)
         self.set_rules(limits, strategy)
-        if limits or strategy is not None or self.lane_of:
-            self.context.watch(self, self.lane_of)
+        if limits or strategy is not None or self.row_of:
+            self.context.watch(self, self.row_of)
         else:
             self.context.unwatch(self)
 
@@ -219,82 +186,31 @@ class Lanes(Service, TaskQueue):
         by_group: dict[Any, Lane | None] = {}
         for key in tasks:
             task = compat.find_task(self._scheduler, key)
-            if key in self.lane_of or not compat.is_new(task) or not self._may_wait(key, task):
+            if key in self.row_of or not compat.is_new(task) or not self.may_be_kept(key, task):
                 continue
             group = task.group
             if group not in by_group:
                 by_group[group] = self._lane(task) if self._is_read(task) else None
             if lane := by_group[group]:
-                self.lane_of[key] = lane
-                lane.tasks += 1
-                compat.restrict(task, self._shut)
+                self.keep_back(key, task, lane)
 
-    def keeps(self, key: Hashable) -> bool:
-        return key in self.lane_of
-
-    def changes_hands(self, key: Hashable, task: Any) -> None:
-        lane = self.lane_of.get(key)
-        if lane is not None and key not in lane.in_flight:
-            lane.discard(key)
-            compat.restrict(task, self._shut)
-            if task.state == "no-worker":
-                self._waits(key, task, lane)
-
-    def task_moves(self, key: Hashable, start: str, finish: str) -> None:
-        lane = self.lane_of[key]
-        if start == "no-worker":
-            lane.discard(key)
-        if key in lane.in_flight and (finish in _OVER or (start in _FLIES and finish not in _FLIES)):
-            address = lane.arrives(key, finish == "memory", monotonic()).address
-            if address is not None:
-                self._reads_on[address] -= 1
-                if not self._reads_on[address]:
-                    del self._reads_on[address]
-            if (task := compat.find_task(self._scheduler, key)) is not None:
-                compat.restrict(task, self._shut)
-            self.has_news = True
-            self._waves.queue_wakes(None)
-            self._ask_soon()
-        if finish == "no-worker":
-            task = compat.find_task(self._scheduler, key)
-            if compat.restriction(task) is self._shut:
-                self._waits(key, task, lane)
-        elif finish == "forgotten":
-            del self.lane_of[key]
-            lane.tasks -= 1
-            if not lane.tasks:
-                self.by_name.pop(lane.name, None)
+    def lands(self, lane: Lane, key: Hashable, is_done: bool) -> None:
+        address = lane.arrives(key, is_done, monotonic()).address
+        if address is not None:
+            self._reads_on[address] -= 1
+            if not self._reads_on[address]:
+                del self._reads_on[address]
+        self._ask_soon()
 
     def tasks_vanish(self) -> None:
-        self.lane_of.clear()
-        self.by_name.clear()
+        super().tasks_vanish()
         self._reads_on.clear()
-        self.wants_slots = False
 
     def give_back(self) -> list[Hashable]:
-        """No task is in a lane any more. The keys of those that waited."""
-        waiting = list(self.waiting())
-        for key in self.lane_of:
-            task = compat.find_task(self._scheduler, key)
-            if task is not None and compat.restriction(task) is self._shut:
-                compat.restrict(task, None)
-        self.tasks_vanish()
+        waiting = super().give_back()
         self._limits = {}
         self._strategy = None
         return waiting
-
-    def _waits(self, key: Hashable, task: Any, lane: Lane) -> None:
-        job = self.context.owner.get(key)
-        lane.ready.setdefault(job, Ready()).add(task.priority, key)
-        if job is None or job.state != "waiting":
-            self._waves.queue_wakes(job)
-
-    def _may_wait(self, key: Hashable, task: Any) -> bool:
-        job = self.context.owner.get(key)
-        places, resources = compat.is_restricted(task)
-        if resources or compat.is_actor(task) or not compat.is_computed(task):
-            return False
-        return key not in job.wishes if job else not places
 
     def _lane(self, task: Any) -> Lane | None:
         path = compat.source(task)
@@ -322,26 +238,21 @@ class Lanes(Service, TaskQueue):
     def _is_read(self, task: Any) -> bool:
         return reads(*self._cost(task))
 
-    def is_awaited(self, job: LiveJob) -> bool:
-        return any(lane.ready.get(job) for lane in self.by_name.values())
-
-    def count_waiting(self) -> int:
-        return sum(lane.count_waiting() for lane in self.by_name.values())
-
-    def waiting(self) -> Iterator[Hashable]:
-        return (key for lane in self.by_name.values() for ready in lane.ready.values() for key in ready)
-
     def let_pass(self, only_before_roots: bool) -> None:
         self.has_news = self.wants_slots = False
         rooms: dict[LiveJob | None, SlotRoom] = {}
         is_root = compat.RootRule(self._scheduler, self._scheduler.total_nthreads)
         full: set[LiveJob | None] = set()
         left = PORTION
-        while left and (head := self._best(full)):
+
+        def may_pass(lane: Lane, job: LiveJob | None) -> bool:
+            return job not in full and not lane.is_full
+
+        while left and (head := self.first(may_pass)):
             left -= 1
             task = compat.find_task(self._scheduler, head.key)
             confined = head.job if head.job is not None and head.job.confined else None
-            is_off = self._strategy is None and head.lane.limit is None
+            is_off = self._strategy is None and head.row.limit is None
             if confined is None and (is_off or not is_root(task)):
                 self._send(head, task, None)
                 continue
@@ -355,26 +266,12 @@ class Lanes(Service, TaskQueue):
                 rooms[confined].use(address)
                 self._send(head, task, address)
         for lane in self.by_name.values():
-            lane.ready = {job: ready for job, ready in lane.ready.items() if ready}
+            lane.forget_empty()
         if not left:
             self._waves.queue_wakes(None)
 
-    def _best(self, full: set[LiveJob | None]) -> Head | None:
-        """The first of all reads that may pass."""
-        return min(
-            (
-                Head(first[0], number, lane, job, first[1])
-                for number, lane in enumerate(self.by_name.values())
-                if lane.ready and not lane.is_full
-                for job, ready in lane.ready.items()
-                if job not in full and (job is None or job.state != "waiting") and (first := ready.first())
-            ),
-            key=lambda head: head[:2],
-            default=None,
-        )
-
     def _address(
-        self, head: Head, task: Any, confined: LiveJob | None, room: SlotRoom, only_before_roots: bool
+        self, head: Head[Lane], task: Any, confined: LiveJob | None, room: SlotRoom, only_before_roots: bool
     ) -> str | None:
         """Where a read goes, if it is its turn."""
         if room.free <= room.others:
@@ -394,11 +291,11 @@ class Lanes(Service, TaskQueue):
             FreeWorker(slot.load, slot.address, slot.threads, self._reads_on[slot.address])
             for slot in room.slots.values()
         ]
-        return place(openings, head.lane.last if together else None, head.lane.given)
+        return place(openings, head.row.last if together else None, head.row.given)
 
-    def _send(self, head: Head, task: Any, address: str | None) -> None:
+    def _send(self, head: Head[Lane], task: Any, address: str | None) -> None:
         """A read passes: to this worker, or to where Dask chooses."""
-        lane, job, key = head.lane, head.job, head.key
+        lane, job, key = head.row, head.job, head.key
         lane.ready[job].discard(key)
         if self._is_read(task):  # measurements may say by now that it does not: then it is not counted
             lane.departs(key, address, monotonic())
@@ -412,14 +309,14 @@ class Lanes(Service, TaskQueue):
             compat.nudge(self._scheduler, [key], "hpc-lane", plainly=True)
 
     def _paired_address(
-        self, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: SlotRoom
+        self, head: Head[Lane], task: Any, rival: Any, confined: LiveJob | None, room: SlotRoom
     ) -> str | None:
         """Where the strategy has the read go, perhaps after some of its rivals; None if all slots are for
         them."""
         scheduler = self._scheduler
         waiting = len(scheduler.queued) if confined is None else len(confined.ready)
         computes = self._kind(rival, waiting)
-        reads_ = self._kind(task, head.lane.count_waiting())
+        reads_ = self._kind(task, head.row.count_waiting())
         is_first = head.priority < rival.priority
         running = compat.count_running(scheduler, None if confined is None else confined.workers)
         there = self._reads_on if confined is None else confined.workers & self._reads_on.keys()

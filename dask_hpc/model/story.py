@@ -55,6 +55,8 @@ class Word(StrEnum):
     RESCUE = "rescue", "↺"
     TASK_WAITS = "task-waits"
     IO_LIMIT = "io-limit"
+    MEMORY_LANE = "memory-lane"
+    TOGETHER = "together"
     BACKUP = "backup", "⧉"
     WALLTIME = "walltime", "◷"
     OVERSTAY = "overstay", "◷"

@@ -112,8 +112,12 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
                 f"{policy.name}: io: {policy.io.name} only limits reads here: a node of a simulated job "
                 "does one thing at a time, so nothing is paired and nobody is a neighbour"
             )
-    if policy.tail is not None:
-        lines.append(f"{policy.name}: tail: {policy.tail.name} does nothing: a simulated job is not of tasks")
+    of_tasks = {"together": policy.together, "memory": policy.memory, "tail": policy.tail}
+    for concern, strategy in of_tasks.items():
+        if strategy is not None:
+            lines.append(
+                f"{policy.name}: {concern}: {strategy.name} does nothing: a simulated job is not of tasks"
+            )
     if policy.files is not None:
         lines.append(f"{policy.name}: files: {policy.files.name} does nothing: no simulated job keeps files")
     is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)

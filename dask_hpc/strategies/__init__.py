@@ -22,6 +22,7 @@ from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, Malle
 from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
 from dask_hpc.strategies.malleability.restart import Restart
+from dask_hpc.strategies.memory.memory_lanes import MemoryLanes
 from dask_hpc.strategies.nodes.contiguous import Contiguous
 from dask_hpc.strategies.nodes.first import First
 from dask_hpc.strategies.nodes.least_congested import LeastCongested
@@ -40,6 +41,7 @@ from dask_hpc.strategies.queue.slack import Slack
 from dask_hpc.strategies.queue.window_backfill import WindowBackfill
 from dask_hpc.strategies.size.demand import Demand
 from dask_hpc.strategies.tail.backup_tasks import BackupTasks
+from dask_hpc.strategies.together.good_neighbours import GoodNeighbours
 
 _OURS: tuple[Any, ...] = (
     Fcfs, Sjf, Ljf, Area, Priority, Slack, MaxValue, RandomOrder,  # in order of something
@@ -56,6 +58,8 @@ _OURS: tuple[Any, ...] = (
     PowerCorridor,  # within bounds of power
     InSitu,  # in situ pipelines
     IoLanes,  # what reads at the same time, and beside what
+    GoodNeighbours,  # which kinds of tasks share a node
+    MemoryLanes,  # what runs in the memory of a worker
     BackupTasks,  # what runs twice
     Throughput,  # where scratch files are kept
     AgentRule,  # where copies of results are kept
@@ -64,8 +68,8 @@ _OURS: tuple[Any, ...] = (
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue", "malleability", "nodes", "failure", "lending", "power", "placement", "io", "tail", "files",
-    "checkpoint", "size",
+    "queue", "malleability", "nodes", "failure", "lending", "power", "placement", "io", "together", "memory",
+    "tail", "files", "checkpoint", "size",
 )  # fmt: skip
 
 

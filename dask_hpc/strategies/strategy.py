@@ -4,7 +4,7 @@
 not depend on anything but its arguments and its own parameters.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -19,7 +19,9 @@ from dask_hpc.planning.in_situ.partition import PipelineView, Placement
 from dask_hpc.strategies.checkpoint.agents import AgentNode, Direct, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.strategies.files.files_view import FilesResize, FilesView
 from dask_hpc.strategies.io.lane_view import IoView, LaneLimit, Mix, Next
+from dask_hpc.strategies.memory.memory_view import KindMemory, WorkerMemory
 from dask_hpc.strategies.tail.tail_view import BackupCopy, TailView
+from dask_hpc.strategies.together.neighbours_view import KindLimit, NeighboursView
 
 Starts = Sequence[Start]
 Resizes = Sequence[Resize]
@@ -216,6 +218,34 @@ class TailStrategy(Strategy, Protocol):
     def decide(self, view: TailView, memory: Any) -> tuple[Sequence[BackupCopy], Any]:
         """The tasks that run a second time elsewhere, and what to remember. Asked again and again while
         threads have nothing to do and no task waits for one."""
+
+
+class TogetherStrategy(Strategy, Protocol):
+    """Which kinds of tasks share a node, and how many of each."""
+
+    concern: ClassVar[str] = "together"
+
+    def decide(self, view: NeighboursView, memory: Any) -> tuple[Mapping[str, KindLimit], Any]:
+        """All limits from now on, by kind, and what to remember. Asked every so often while tasks wait."""
+
+
+class MemoryStrategy(Strategy, Protocol):
+    """Which tasks run at the same time in the memory of one worker. All there is to be known is in what it is
+    asked, so nothing is remembered."""
+
+    concern: ClassVar[str] = "memory"
+
+    def need(self, kind: KindMemory, worker: WorkerMemory) -> float:
+        """Bytes to count with for a task of this kind there."""
+
+    def keeps(self, kind: KindMemory, worker: WorkerMemory) -> bool:
+        """Whether tasks of this kind are let pass one by one, if this is the worker with least room."""
+
+    def fits(self, kind: KindMemory, worker: WorkerMemory) -> bool:
+        """Whether one more may begin there now."""
+
+    def at_once(self, kind: KindMemory, worker: WorkerMemory) -> int:
+        """How many of them run there at once, if nothing else does."""
 
 
 class FilesStrategy(Strategy, Protocol):

@@ -237,7 +237,7 @@ class BackupRuns(Service):
         job = self.context.owner.get(key)
         if job is not None and job.model.impure:
             return False
-        if self.context.get(Gate).waves.queue.keeps(key):
+        if self.context.get(Gate).waves.queues.keeps(key):
             return False
         return not compat.annotation(compat.find_task(self._scheduler, key), "impure")
 

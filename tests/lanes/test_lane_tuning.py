@@ -33,7 +33,7 @@ def burn(i):
 
 
 def lanes_of(s):
-    return plugin_of(s).control.gate.waves.queue
+    return plugin_of(s).context.get(Lanes)
 
 
 def running(s, name):
@@ -77,13 +77,13 @@ async def test_a_limit_by_policy(c, s, *workers):
         await manager.set(**{"io.limit": 5})
         await settle(lambda: len(running(s, "open")) == 5)
         await manager.set(**{"settings.io-lanes": {"/fast/x": 4}})  # a person's limit goes first
-        await settle(lambda: lane_of(s).limit == 4 or "/fast/x" not in lanes_of(s).by_name)
+        await settle(lambda: row_of(s).limit == 4 or "/fast/x" not in lanes_of(s).by_name)
         await go("go", range(30))
         assert await c.gather(futures) == list(range(30))
         assert (await manager.status())["errors"] == 0
 
 
-def lane_of(s):
+def row_of(s):
     return next(iter(lanes_of(s).by_name.values()))
 
 
@@ -94,13 +94,13 @@ async def test_auto_is_one_line_and_has_no_limit_at_first(c, s, *workers):
         await manager.set(**{"settings.io-lanes": "auto"})
         futures = reads(c, 40)
         await settle(lambda: len(running(s, "open")) >= THREADS)
-        assert lane_of(s).limit is None and lanes_of(s).count_waiting()
+        assert row_of(s).limit is None and lanes_of(s).count_waiting()
         await manager.set(**{"settings.io-lanes": None})
         await settle(lambda: not lanes_of(s).count_waiting())
         await go("go", range(40))
         assert await c.gather(futures) == list(range(40))
         later = c.submit(open_dataset, "/fast/x", 0, key="open_dataset-later")
-        assert await later == 0 and "open_dataset-later" not in lanes_of(s).lane_of
+        assert await later == 0 and "open_dataset-later" not in lanes_of(s).row_of
 
 
 def reading_on(s, worker):
@@ -214,12 +214,16 @@ def test_of_all_that_wait_the_best_goes_next():
     early.ready = {None: waiting(a=5, b=3), waits: waiting(c=0)}
     late.ready = {None: waiting(d=3), runs: waiting(e=2)}
     lanes = SimpleNamespace(by_name={"/a": early, "/b": late})
-    found = Lanes._best(lanes, set())
-    assert (found.key, found.lane, found.job) == ("e", late, runs), "the job of c waits itself"
-    assert Lanes._best(lanes, {runs}).key == "b", "no slot is free for e"
+
+    def first(*full):
+        return Lanes.first(lanes, lambda lane, job: job not in full and not lane.is_full)
+
+    found = first()
+    assert (found.key, found.row, found.job) == ("e", late, runs), "the job of c waits itself"
+    assert first(runs).key == "b", "no slot is free for e"
     early.departs("x", None, 0.0)
-    assert Lanes._best(lanes, {runs}).key == "d", "its lane is full"
-    assert Lanes._best(lanes, {runs, None}) is None
+    assert first(runs).key == "d", "its lane is full"
+    assert first(runs, None) is None
 
 
 def test_metrics_tell_the_file_systems_that_are_read_from_most():

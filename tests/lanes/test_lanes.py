@@ -13,6 +13,7 @@ from small_cluster import cluster2, cluster4, lose, plugin_of, until
 
 import dask_hpc
 from dask_hpc import dask as compat
+from dask_hpc.lanes.scheduler import Lanes
 
 wide = gen_cluster(client=True, nthreads=[("", 4)] * 2)
 
@@ -24,7 +25,7 @@ def open_dataset(path, i):
 
 
 def lanes_of(s):
-    return plugin_of(s).control.gate.waves.queue
+    return plugin_of(s).context.get(Lanes)
 
 
 def lane(s, name):
@@ -66,7 +67,7 @@ async def test_off_by_default(c, s, *workers):
     async with await dask_hpc.manage(c):
         futures = reads(c, 8)
         await settle(lambda: len(reading(s)) == 8)
-        assert not lanes_of(s).lane_of
+        assert not lanes_of(s).row_of
         await go(*range(8))
         await c.gather(futures)
 
@@ -86,7 +87,7 @@ async def test_so_many_outside_of_jobs(c, s, *workers):
         assert await c.gather(futures) == list(range(10))
         assert not lane(s, "/fast").in_flight
         del futures
-        await async_poll_for(lambda: not lanes_of(s).by_name and not lanes_of(s).lane_of, 10)
+        await async_poll_for(lambda: not lanes_of(s).by_name and not lanes_of(s).row_of, 10)
         assert plugin_of(s).errors == 0
 
 
@@ -230,7 +231,7 @@ async def test_what_the_user_restricted_is_left_alone(c, s, a, b):
         await manager.set(**{"settings.io-lanes": {"default": 1}})
         futures = reads(c, 4, workers=[a.address])
         await settle(lambda: len(reading(s)) == 4)
-        assert not lanes_of(s).lane_of
+        assert not lanes_of(s).row_of
         await go(*range(4))
         await c.gather(futures)
 
@@ -273,9 +274,9 @@ async def test_xarray_is_recognised_through_fusion(c, s, *workers):
             in_memory = da.ones((20, 20), chunks=5) + 1
             persisted, computed = c.persist(total), c.persist(in_memory)
             await wait([persisted, computed])
-            found = {lane.name for lane in lanes_of(s).lane_of.values()}
-            assert found == {folder} and len(lanes_of(s).lane_of) == 4
-            assert {key[0].partition("-")[0] for key in lanes_of(s).lane_of} == {"mean_chunk"}  # not one name
+            found = {lane.name for lane in lanes_of(s).row_of.values()}
+            assert found == {folder} and len(lanes_of(s).row_of) == 4
+            assert {key[0].partition("-")[0] for key in lanes_of(s).row_of} == {"mean_chunk"}  # not one name
             assert set(sources(s).values()) == {f"{folder}/a.zarr"}
             expected = ((made.a + 1) * 2).mean(dim="y")
             assert np.array_equal((await c.compute(persisted)).values, expected.values)

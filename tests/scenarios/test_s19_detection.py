@@ -19,6 +19,7 @@ from distributed import SchedulerPlugin, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
+from dask_hpc.lanes.scheduler import Lanes
 
 cluster = gen_cluster(client=True, nthreads=[("", 4)] * 2, clean_kwargs={"threads": False})
 pytestmark = [
@@ -33,9 +34,9 @@ def read_mask(x):
 
 def in_lanes(s):
     """Tasks in lanes by the name of the lane."""
-    lanes = s.plugins["dask-hpc"].control.gate.waves.queue
+    lanes = s.plugins["dask-hpc"].context.get(Lanes)
     found = {}
-    for key, lane in lanes.lane_of.items():
+    for key, lane in lanes.row_of.items():
         found.setdefault(lane.name, set()).add(key)
     return found
 

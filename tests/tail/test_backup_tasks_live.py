@@ -11,7 +11,7 @@ from small_cluster import lose, plugin_of
 
 import dask_hpc
 from dask_hpc import dask as compat
-from dask_hpc.cluster.scheduler.gate import Gate
+from dask_hpc.lanes.scheduler import Lanes
 from dask_hpc.model.errors import InputError
 from dask_hpc.tail.scheduler import BackupRuns
 from dask_hpc.tail.worker import METRIC
@@ -236,15 +236,15 @@ async def test_nobody_hears_of_each_task_while_nothing_runs_twice(c, s, *workers
 @four
 async def test_no_task_of_a_lane_runs_twice(c, s, *workers):
     async with await dask_hpc.manage(c, POLICY):
-        queue = plugin_of(s).context.get(Gate).waves.queue
+        queue = plugin_of(s).context.get(Lanes)
         futures = c.map(
             blocked_on_both, range(4), slow=workers[0].address, key=[f"work-{i}" for i in range(4)]
         )
-        queue.lane_of.update(dict.fromkeys((f"work-{i}" for i in range(4)), True))
+        queue.row_of.update(dict.fromkeys((f"work-{i}" for i in range(4)), True))
         await async_poll_for(lambda: sum(f.done() for f in futures) == 3, 20)
         await looks(s, 5)
         assert runs_of(s).made == 0
-        queue.lane_of.clear()
+        queue.row_of.clear()
         await async_poll_for(lambda: runs_of(s).made == 1, 20)
         await Event(f"go-{workers[0].address}").set()
         await Event("go").set()

@@ -111,6 +111,13 @@ class Record(SchedulerPlugin):
         return whole.hexdigest()
 
 
+class _OneThread(dict):
+    """Which task each thread runs: all of them have one thread, while some of them stand still."""
+
+    def __delitem__(self, thread):
+        self.pop(thread, None)
+
+
 class VirtualCluster:
     """``workers`` are those that live, by name; each is a process of its own, and so are the clients."""
 
@@ -159,7 +166,8 @@ class VirtualCluster:
                 dashboard=False,
             )
 
-        self.workers[name] = await self.within(name, make())
+        self.workers[name] = worker = await self.within(name, make())
+        worker.active_threads = _OneThread()
         return name
 
     async def client(self, name=None):

@@ -89,7 +89,7 @@ class Gate:
                 where = compat.restriction(task)
                 if job.wave and where is job.wave:
                     self.waves.root_waits(key, task, job)
-                elif not self.waves.queue.keeps(key):
+                elif not self.waves.queues.keeps(key):
                     job.held[key] = None
                     if where is not job.gate and key not in job.wishes:
                         self._find_again(key, task, job)
@@ -139,7 +139,7 @@ class Gate:
             if job.state == "waiting":
                 yield from job.held
             yield from job.ready
-        yield from self.waves.queue.waiting()
+        yield from self.waves.queues.waiting()
 
     def take_over(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
         """Move tasks of waiting jobs, and what these need, to a running job or out of all jobs."""
@@ -160,11 +160,33 @@ class Gate:
             self._disown(key, task)
             if job is not None:
                 self._adopt(key, task, job, is_root)
-                self.waves.queue.changes_hands(key, task)
+                self.waves.queues.changes_hands(key, task)
                 if compat.is_unfinished(task):
                     job.owe(key, compat.prefix(task), compat.is_producer(task))
             self.freed[key] = None
         return bool(found)
+
+    def free(self, keys: Iterable[Hashable]) -> None:
+        """A service does not keep these tasks back any more: they are as others of their job, or of none."""
+        rules: dict[LiveJob, compat.RootRule] = {}
+        for key in keys:
+            task, job = compat.find_task(self._scheduler, key), self.owner.get(key)
+            if task is None:
+                continue
+            if job is None:
+                compat.restrict(task, None)
+            else:
+                is_root = rules.setdefault(job, self._root_rule(job))
+                compat.restrict(task, job.wave if is_root(task) else job.gate)
+                if compat.is_held(task) and job.confined and compat.restriction(task) is job.wave:
+                    self.waves.root_waits(key, task, job)
+                    continue
+            if compat.is_held(task):
+                if job is not None:
+                    job.held[key] = None
+                if job is None or job.state != "waiting":
+                    self.freed[key] = None
+        self._wake()
 
     def let_go(self, keys: Iterable[Hashable], job: LiveJob) -> None:
         """These tasks of the job are needed by others only: they leave it, and take along what they need."""
@@ -227,7 +249,7 @@ class Gate:
                 compat.restrict(task, job.wave)
                 if job.held.pop(key, job) is None:
                     self.waves.root_waits(key, task, job)
-            self.waves.queue.changes_hands(key, task)
+            self.waves.queues.changes_hands(key, task)
         self.take_over([key for key in job.unfinished if self._is_needed_outside(key, job)], None)
 
     def lift(self, job: LiveJob) -> None:
@@ -308,7 +330,7 @@ class Gate:
         job = self.owner.pop(key)
         self._drop(key, job)
         compat.give_back(task, job.wishes.pop(key, None))
-        self.waves.queue.changes_hands(key, task)
+        self.waves.queues.changes_hands(key, task)
 
     def _drop(self, key: Hashable, job: LiveJob) -> None:
         job.settle(key)

@@ -434,43 +434,6 @@ class Shelter:
         return list(keys)
 
 
-class TaskQueue:
-    """Ready tasks that a service keeps back, beside the root tasks that the waves keep back. Without such a
-    service there are none. The tasks are restricted to an address that no worker has."""
-
-    #: whether something may pass for another reason than a slot that opens
-    has_news = False
-    #: whether tasks wait for slots of any worker
-    wants_slots = False
-
-    def keeps(self, key: Hashable) -> bool:
-        """Whether the task is one of its."""
-        return False
-
-    def changes_hands(self, key: Hashable, task: Any) -> None:
-        """A task has another job, or its job waits again: if it is one of its, it waits as before."""
-
-    def is_awaited(self, job: LiveJob) -> bool:
-        """Whether tasks of the job wait here."""
-        return False
-
-    def waiting(self) -> Iterable[Hashable]:
-        """Keys of the tasks that wait."""
-        return ()
-
-    def count_waiting(self) -> int:
-        """How many that are."""
-        return 0
-
-    def let_pass(self, only_before_roots: bool) -> None:
-        """As many as may. ``only_before_roots``: not after other root tasks that are ready and wait for the
-        same slots."""
-
-    def give_back(self) -> Iterable[Hashable]:
-        """No task is kept back any more. The keys of those that waited."""
-        return ()
-
-
 class Service:
     """A capability of a managed cluster. By default it hears everything and does nothing.
 

@@ -25,21 +25,22 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.cluster.scheduler.service import Context, TaskQueue
+from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.cluster.scheduler.task_queue import TaskQueues
 
 _PORTION = 500  # tasks moved in one turn of the event loop
 
 
 class Waves(compat.QueueExit):
-    """Lets root tasks pass, and what a service keeps back beside them."""
+    """Lets root tasks pass, and what services keep back beside them."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context.scheduler)
         self._context = context
         self._scheduler = context.scheduler
         self._owner = context.owner
-        #: the tasks that a service keeps back
-        self.queue = TaskQueue()
+        #: the tasks that services keep back
+        self.queues = TaskQueues()
         #: running jobs with root tasks that are ready; if there is none, no slot is of interest
         self.pending: dict[LiveJob, None] = {}
         #: these, and jobs that wait
@@ -85,12 +86,12 @@ class Waves(compat.QueueExit):
 
     def look_at(self, job: LiveJob) -> None:
         """The job's workers or its ready tasks are others than before."""
-        if job.ready or self.queue.is_awaited(job):
+        if job.ready or self.queues.is_awaited(job):
             self.pending[job] = None
             self.wake()
 
     def queue_wakes(self, job: LiveJob | None) -> None:
-        """Tasks of the queue may pass, those of this job when slots open on its workers."""
+        """Tasks of a queue may pass, those of this job when slots open on its workers."""
         if job is not None:
             self.pending[job] = None
         self.wake()
@@ -121,12 +122,12 @@ class Waves(compat.QueueExit):
         self._to_take_back.clear()
         self._end_sparing()
         self.remove()
-        return list(self.queue.give_back())
+        return self.queues.give_back()
 
     def _waiting(self) -> int:
         """How many tasks are ready and wait."""
         self._holding = {job: None for job in self._holding if job.ready}
-        return sum(len(job.ready) for job in self._holding) + self.queue.count_waiting()
+        return sum(len(job.ready) for job in self._holding) + self.queues.count_waiting()
 
     # what follows
 
@@ -143,15 +144,15 @@ class Waves(compat.QueueExit):
 
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task."""
-        if self.pending or self._to_take_back or self.queue.has_news or self.queue.wants_slots:
+        if self.pending or self._to_take_back or self.queues.has_news or self.queues.wants_slots:
             self._work()
 
     def before_queue(self) -> None:
         """What goes before Dask's queue, goes."""
-        if self.queue.wants_slots and not self._is_working and self._scheduler.queued:
+        if self.queues.wants_slots and not self._is_working and self._scheduler.queued:
             self._is_working = True
             try:
-                self.queue.let_pass(only_before_roots=True)
+                self.queues.let_pass(only_before_roots=True)
             finally:
                 self._is_working = False
 
@@ -166,10 +167,10 @@ class Waves(compat.QueueExit):
         self._is_working = True
         try:
             self._take_back_portion()
-            self.queue.let_pass(only_before_roots=True)
+            self.queues.let_pass(only_before_roots=True)
             if self.pending:
                 self._let_jobs_pass()
-                self.queue.let_pass(only_before_roots=False)
+                self.queues.let_pass(only_before_roots=False)
         finally:
             self._is_working = False
 
@@ -185,7 +186,7 @@ class Waves(compat.QueueExit):
                 self._let_pass(job, slots[job])
             elif is_crowded:
                 self._let_pass(job, self._owed(job))
-            if not job.ready and not self.queue.is_awaited(job):
+            if not job.ready and not self.queues.is_awaited(job):
                 self.pending.pop(job, None)
 
     def _let_pass(self, job: LiveJob, slots: list[compat.Slot]) -> None:

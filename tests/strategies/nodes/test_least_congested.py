@@ -48,7 +48,7 @@ def test_it_keeps_away_from_links_that_are_full():
     assert nodes == [4, 5, 6, 7]
     # one of four nodes sends all it sends up a link that carries 4 and has 4 on it already
     assert reason.startswith(
-        "contiguous, with nodes moved: 100% of its traffic and 100% of the others' at worst"
+        "contiguous, with nodes moved: gets 100% of what it sends, others at worst 100%;"
     )
     assert "57%" in reason, "4 / 7 for both"
 

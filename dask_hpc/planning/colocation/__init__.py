@@ -1,0 +1,1 @@
+"""Who slows whom beside them on a node, by how much, and what to do about it (seed 003, chapter 2)."""

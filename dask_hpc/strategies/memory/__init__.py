@@ -1,0 +1,1 @@
+"""Which tasks may not run at the same time in the memory of a worker."""

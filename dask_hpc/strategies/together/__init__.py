@@ -1,0 +1,1 @@
+"""Which kinds of tasks share a node."""

@@ -1,0 +1,206 @@
+"""Which kinds of tasks slow each other on the nodes of this cluster, and how many of each may share one.
+
+Whoever has nodes of his own, a job that is confined to them, is looked at for himself; all others together.
+What was seen of kinds beside each other counts for all of them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from math import inf
+from statistics import median_low
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.model.errors import one_line, shown
+from dask_hpc.model.interference import MEM_CLASSES, mem_class_of
+from dask_hpc.model.story import Explanation
+from dask_hpc.planning.colocation.observed import Observations, SeenKind
+from dask_hpc.planning.colocation.slowdowns import Company
+from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
+
+_LOOKED_AT = 5000  # ready tasks of a job, to see of which kinds they are
+_SHOWN = 20  # kinds of the matrix that people see
+
+
+class Neighbours:
+    """What is known of kinds beside each other, and the limits that follow from it."""
+
+    def __init__(self, context: Context, strategy: Any) -> None:
+        self._context = context
+        self._strategy = strategy
+        self.observations = Observations()
+        #: in force: of each confined job, and of all others
+        self.limits: dict[LiveJob | None, Mapping[str, KindLimit]] = {}
+        self._memory: dict[LiveJob | None, Any] = {}
+        #: classes of memory use, as people say them; and kinds of which they said something else
+        self._said: dict[str, str] = {}
+        self._doubted: set[str] = set()
+        #: why a worker has no counters
+        self._why_not: dict[str, str] = {}
+
+    def hear(self, address: str, said: Mapping[str, Any]) -> None:
+        """What a worker tells of its tasks."""
+        self._why_not[address] = str(said["why_not"])
+        self.observations.hear(self._context.nodes.node_of(address), address, said)
+
+    def hear_class(self, kind: str, said: Any) -> None:
+        """A person says how much a kind uses memory (``dask.annotate(mem_class=...)``)."""
+        if said in MEM_CLASSES:
+            self._said[kind] = said
+        elif kind not in self._doubted:
+            self._doubted.add(kind)
+            words = f"{kind}: mem_class: found {shown(said)}; allowed: {', '.join(MEM_CLASSES)}"
+            self._context.tell("warning", one_line(words))
+
+    def worker_leaves(self, address: str) -> None:
+        """It is gone."""
+        self._why_not.pop(address, None)
+        self.observations.forget_worker(self._context.nodes.node_of(address), address)
+
+    def limit(self, job: LiveJob | None, kind: str) -> KindLimit | None:
+        """What holds for that kind, if anything does."""
+        found = self.limits.get(job if job is not None and job.confined else None)
+        return found.get(kind) if found else None
+
+    def limited(self) -> set[str]:
+        """The kinds that somebody's limit is about."""
+        return {kind for limits in self.limits.values() for kind in limits}
+
+    def ask(self) -> None:
+        """The strategy says what may share a node from now on."""
+        confined = [job for job in self._context.running_jobs() if job.confined and job.unfinished]
+        for gone in self.limits.keys() - {None, *confined}:
+            self.limits.pop(gone)
+            self._memory.pop(gone, None)
+        for job in (None, *confined):
+            self._ask_for(job, confined)
+
+    def _ask_for(self, job: LiveJob | None, confined: list[LiveJob]) -> None:
+        view = self._view(job, confined)
+        before, memory = self.limits.get(job, {}), self._memory.get(job)
+        found: Mapping[str, KindLimit] = {}
+        if view is not None:
+            found, self._memory[job] = self._strategy.decide(view, memory)
+        self.limits[job] = found
+        if view is None or _same(before, found):
+            return
+        self._context.record(self._strategy, view, memory, found)
+        rule = f"together: {self._strategy.name}"
+        why = Explanation(rule, {kind.name: kind.left for kind in view.kinds[:_SHOWN]}, ())
+        for limit in found.values():
+            if not _same({limit.kind: limit}, {limit.kind: before.get(limit.kind)}):
+                self._context.tell_of("together", job, reason=str(limit), why=why)
+        for kind in before.keys() - found.keys():
+            self._context.tell_of("together", job, reason=f"{kind}: no limit any more", why=why)
+
+    def _view(self, job: LiveJob | None, confined: list[LiveJob]) -> NeighboursView | None:
+        """What there is of a job, or of all that has no nodes of its own; None if there is nothing to do."""
+        scheduler = self._context.scheduler
+        if job is None:
+            left = compat.kinds_left(scheduler)
+            for other in confined:
+                for kind, work in other.performance.works.items():
+                    if kind in left:
+                        left[kind] = max(0, left[kind][0] - work.left), max(0, left[kind][1] - work.left)
+            addresses = set(scheduler.workers) - {a for other in confined for a in other.workers}
+        else:
+            waits = Counter(
+                compat.prefix(task)
+                for key in islice(job.ready, _LOOKED_AT)
+                if (task := compat.find_task(scheduler, key)) is not None
+            )
+            left = {kind: (work.left, waits[kind]) for kind, work in job.performance.works.items()}
+            addresses = job.workers
+        nodes = Counter[str]()
+        for address in addresses:
+            nodes[self._context.nodes.node_of(address)] += compat.threads_of(scheduler, [address])
+        seen, due = self.observations.kinds(), self._due(job)
+        kinds = tuple(
+            KindWork(
+                kind,
+                seen[kind].baseline if kind in seen else None,
+                count,
+                waiting,
+                due.get(kind, inf),
+                self._said.get(kind),
+            )
+            for kind, (count, waiting) in left.items()
+            if count
+        )
+        if not any(kind.seconds for kind in kinds) or not nodes:
+            return None
+        names = {kind.name for kind in kinds}
+        seen_beside = tuple(
+            Company(kind, others, *found)
+            for kind in sorted(names)
+            for others, found in self.observations.mixes(kind)
+            if names.issuperset(others)
+        )
+        limits = self.limits.get(job, {})
+        return NeighboursView(median_low(nodes.values()), len(nodes), kinds, seen_beside, limits)
+
+    def _due(self, job: LiveJob | None) -> dict[str, float]:
+        """Seconds until the first deadline of a job that has tasks of a kind, where jobs share nodes."""
+        found: dict[str, float] = {}
+        now = self._context.clock()
+        for one in self._context.running_jobs() if job is None else ():
+            if not one.confined and one.deadline < inf:
+                for kind, work in one.performance.works.items():
+                    if work.left:
+                        found[kind] = min(found.get(kind, inf), max(0.0, one.deadline - now))
+        return found
+
+    # what is shown
+
+    def status(self) -> dict[str, Any]:
+        """What is known of kinds beside each other, and what follows from it."""
+        seen = self.observations.kinds()
+        newest, matrix = list(seen)[-_SHOWN:], self.observations.matrix()
+        return {
+            "kinds": [
+                {
+                    "kind": kind,
+                    "tasks": seen[kind].tasks,
+                    "seconds": seen[kind].baseline,
+                    "class": self._said.get(kind) or _class_of(seen[kind]),
+                    "by": seen[kind].by,
+                }
+                for kind in newest
+            ],
+            "slowdowns": {
+                kind: {other: one.ratio for other, one in matrix.get(kind, {}).items() if other in newest}
+                for kind in newest
+            },
+            "limits": [
+                {"job": job.id if job else "", **_plain(limit)}
+                for job, limits in self.limits.items()
+                for limit in limits.values()
+            ],
+            "mpe": self.observations.mpe(),
+            "nrmse": self.observations.nrmse(),
+            "why_not": sorted(set(self._why_not.values())),
+        }
+
+
+def _class_of(seen: SeenKind) -> str | None:
+    """Of memory use; None if nobody has counted."""
+    if seen.by != "counters" or seen.intensity is None:
+        return None
+    return mem_class_of(seen.intensity)
+
+
+def _plain(limit: KindLimit) -> dict[str, Any]:
+    words = {"kind": limit.kind, "beside": limit.beside, "alone": limit.alone}
+    return {**words, "is_trial": limit.is_trial, "reason": limit.reason}
+
+
+def _same(one: Mapping[str, KindLimit], other: Mapping[str, KindLimit | None]) -> bool:
+    """Whether they say the same, whatever the reasons."""
+
+    def said(limits: Mapping[str, KindLimit | None]) -> set[tuple[str, int, int | None]]:
+        return {(one.kind, one.beside, one.alone) for one in limits.values() if one is not None}
+
+    return said(one) == said(other)

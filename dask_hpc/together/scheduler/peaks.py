@@ -1,0 +1,110 @@
+"""What tasks of each kind need of a worker's memory, as workers tell it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dask_hpc.strategies.memory.memory_view import KindMemory
+
+_MOST = 1000  # kinds, those that were heard of last
+
+
+@dataclass(slots=True)
+class HeardPeak:
+    """Of one kind."""
+
+    #: bytes above what its worker has, and who said so last
+    bytes: float
+    worker: str
+    tasks: int = 0
+    #: whether it is of an earlier program, and nobody has said anything in this one
+    is_old: bool = False
+
+
+@dataclass(slots=True)
+class KindGrowth:
+    """Of a kind none of which has ended: by how much those that run have grown, and since when."""
+
+    bytes: float
+    since: float
+
+
+class KindPeaks:
+    """Of all kinds. The most that any worker says counts, until that one says less."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, HeardPeak] = {}
+        self._growing: dict[str, KindGrowth] = {}
+
+    def hear_kinds(self, worker: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """What a worker says of kinds of which tasks have ended. Which of them are known better than before,
+        or need another amount."""
+        news = []
+        for kind, said in kinds.items():
+            need = float(said["bytes"]) + float(said["inputs"])
+            before = self._heard.pop(kind, None)
+            if before is None or before.is_old or need >= before.bytes or before.worker == worker:
+                found = HeardPeak(need, worker, int(said["tasks"]))
+                if before is not None and before.is_old:
+                    found.bytes = max(need, before.bytes) if found.tasks < 3 else need
+            else:
+                found = before
+            self._heard[kind] = found  # the newest last
+            self._growing.pop(kind, None)
+            if before is None or found.bytes != before.bytes:
+                news.append(kind)
+        for kind in list(self._heard)[:-_MOST]:
+            del self._heard[kind]
+        return news
+
+    def hear_running(self, rows: list[Any], now: float) -> list[str]:
+        """How far tasks that run have grown. Of which kinds that says something new."""
+        news = []
+        for _, kind, _, grown in rows:
+            known = self._heard.get(kind)
+            if known is not None:
+                if grown > known.bytes:
+                    known.bytes = float(grown)
+                    news.append(kind)
+                continue
+            found = self._growing.setdefault(kind, KindGrowth(0.0, now))
+            found.bytes = max(found.bytes, float(grown))
+            news.append(kind)
+        return news
+
+    def begins(self, kind: str, now: float) -> None:
+        """A task of a kind that nobody knows was sent."""
+        if kind not in self._heard:
+            self._growing.setdefault(kind, KindGrowth(0.0, now))
+
+    def assume(self, kind: str, need: float) -> None:
+        """Nobody will say what it needs: tasks of it have ended, and their worker cannot tell."""
+        self._heard.setdefault(kind, HeardPeak(need, ""))
+        self._growing.pop(kind, None)
+
+    def recall(self, kinds: Mapping[str, float]) -> None:
+        """What was known in earlier programs."""
+        for kind, need in kinds.items():
+            self._heard.setdefault(kind, HeardPeak(need, "", is_old=True))
+
+    def is_known(self, kind: str) -> bool:
+        """Whether tasks of that kind have ended."""
+        return kind in self._heard
+
+    def of(self, kind: str, now: float) -> KindMemory:
+        """What is known of it."""
+        known = self._heard.get(kind)
+        if known is not None:
+            return KindMemory(kind, known.bytes)
+        growing = self._growing.get(kind)
+        if growing is None:
+            return KindMemory(kind)
+        return KindMemory(kind, None, growing.bytes, now - growing.since)
+
+    def measured(self) -> Iterator[tuple[str, HeardPeak]]:
+        """Those of which workers have said in this program what their tasks needed."""
+        return ((kind, found) for kind, found in self._heard.items() if found.worker and found.tasks)
+
+    def known(self) -> Iterator[tuple[str, HeardPeak]]:
+        """Those of which tasks have ended, in this program or before."""
+        return iter(self._heard.items())

@@ -1,0 +1,413 @@
+"""Kinds of tasks that are let pass one by one: as many at once on a worker as its memory has room for, and as
+many on a node as do not slow each other.
+
+1. A kind is what Dask calls a prefix: the part of the key that says what a task does. What is known of kinds
+   is told by workers (``worker/observer.py``), by the way in heartbeats, and at once where memory is meant.
+2. Two rules say of which kinds tasks are let pass one by one, and where one more may begin: that of memory
+   (``memory_rule.py``, the policy's ``memory`` strategy), and that of neighbours (``neighbours.py``, its
+   ``together`` strategy). With neither strategy nothing is done and nothing is told.
+3. A task of such a kind waits on the scheduler until a worker that may have it has room, and goes to the one
+   that has most of what it needs. It stays there, as nobody counts with it elsewhere.
+4. A kind that comes under a rule is taken out of Dask's queue; what was sent before is counted, and runs. One
+   that comes under none any more is left to Dask.
+5. Tasks that the user restricted (``workers=``, ``resources=``), actors, those of Dask's shuffles, and what
+   waits in another queue, are left alone.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.gate import Gate
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.service import Context, Samples, Service, Timer, WorkerSetting
+from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks, TaskRow
+from dask_hpc.together.scheduler.memory_rule import MemoryRule
+from dask_hpc.together.scheduler.neighbours import Neighbours
+from dask_hpc.together.scheduler.worker_memory import WorkerRooms
+from dask_hpc.together.worker.observer import METRIC, TaskObserver
+from dask_hpc.together.worker.peaks import TOPIC
+
+_OFTEN = 0.5  # of the time between two heartbeats of a worker: so often it is looked
+_AT_REST = 3  # heartbeats after the last task, what was to be heard of it has been
+
+
+class KindRow(TaskRow):
+    """The tasks of one kind."""
+
+    in_flight: dict[Hashable, str]
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.in_flight = {}
+        #: how many of them each worker was sent
+        self.on: Counter[str] = Counter()
+        #: jobs for whose tasks no worker had room when it was last looked
+        self.stuck: set[LiveJob | None] = set()
+
+    def departs(self, key: Hashable, address: str) -> None:
+        """A task was sent."""
+        self.in_flight[key] = address
+        self.on[address] += 1
+
+    def arrives(self, key: Hashable) -> str:
+        """It is not there any more. Where it was."""
+        address = self.in_flight.pop(key)
+        self.on[address] -= 1
+        if not self.on[address]:
+            del self.on[address]
+        return address
+
+
+class KindLanes(KeptTasks[KindRow], Service):
+    """Lets tasks pass whose kind needs much memory, or slows its neighbours."""
+
+    metrics = {
+        "kinds_kept": (False, "Kinds of tasks that are let pass one by one, for memory or their neighbours"),
+        "kinds_waiting": (False, "Tasks of them that are ready and wait for room on a worker"),
+    }
+    parts = {"together": "together"}
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._observers = WorkerSetting(context, TaskObserver)
+        self._timer = Timer(context, "neighbours", self._look)
+
+    # its life
+
+    def begin(self) -> None:
+        self._waves = self.context.get(Gate).waves
+        self.keep_none(self.context, self._waves.queue_wakes)
+        self._waves.queues.add(self)
+        self._strategies: tuple[Any, Any] = None, None
+        self.memory: MemoryRule | None = None
+        self.neighbours: Neighbours | None = None
+        #: where something has ended since the last look
+        self._fresh: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._last_task = 0.0
+        self.policy_changes()
+
+    def policy_changes(self) -> None:
+        strategies = memory, together = self.context.policy.memory, self.context.policy.together
+        if self.context.is_dry or strategies == self._strategies:
+            return
+        before, self._strategies = self._strategies, strategies
+        is_off = strategies == (None, None)
+        self._observers.set(None if is_off else (together is not None, memory is not None))
+        if together != before[1]:
+            self.neighbours = None if together is None else Neighbours(self.context, together)
+        if memory != before[0]:
+            if self.memory is not None:
+                self.memory.write()
+            self.memory = None if memory is None else MemoryRule(self.context, memory)
+            if self.memory is not None:
+                self.context.do("the history of kinds", self._recall(self.memory))
+        if is_off:
+            self._stop()
+        else:
+            self.context.watch(self, self.row_of)
+            self._look()
+
+    def release(self) -> None:
+        if self.memory is not None:
+            self.memory.write()
+        self._observers.set(None)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._timer.stop()
+        for row in list(self.by_name.values()):
+            self._open(row)
+        self.context.unwatch(self)
+
+    async def settle(self) -> None:
+        await self._observers.settle()
+        if self.memory is not None:
+            await self.memory.settle()
+
+    def cancel(self) -> None:
+        self._timer.stop()
+        self._observers.cancel()
+        if self.memory is not None:
+            self.memory.write()
+
+    async def _recall(self, memory: MemoryRule) -> None:
+        self._heed(await memory.recall())
+
+    # what happens
+
+    @property
+    def _is_on(self) -> bool:
+        return self.memory is not None or self.neighbours is not None
+
+    def graph_arrives(self, tasks: list[Hashable]) -> None:
+        if not self._is_on:
+            return
+        self._wake()
+        kept: dict[str, bool] = {}
+        for key in tasks:
+            task = compat.find_task(self._scheduler, key)
+            if key in self.row_of or not compat.is_new(task):
+                continue
+            kind = compat.prefix(task)
+            if kind not in kept:
+                kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
+                said = compat.annotation(task, "mem_class")
+                if said is not None and self.neighbours is not None:
+                    self.neighbours.hear_class(kind, said)
+            if kept[kind] and self._may_wait_here(key, task):
+                self.keep_back(key, task, self.by_name.setdefault(kind, KindRow(kind)))
+
+    def _may_wait_here(self, key: Hashable, task: Any) -> bool:
+        is_free = self.may_be_kept(key, task) and not self._waves.queues.keeps(key)
+        return is_free and not compat.is_of_shuffle(task)
+
+    def lands(self, row: KindRow, key: Hashable, is_done: bool) -> None:
+        self._fresh.add(row.arrives(key))
+        if is_done and self.memory is not None:
+            self.memory.ended(row.name)
+
+    def worker_joins(self, address: str) -> None:
+        self._loosen()
+
+    def worker_leaves(self, address: str) -> None:
+        self._numbers.pop(address, None)
+        if self.memory is not None:
+            self.memory.worker_leaves(address)
+        if self.neighbours is not None:
+            self.neighbours.worker_leaves(address)
+        self._loosen()
+
+    def log_event(self, topic: str, message: Any) -> None:
+        if topic == TOPIC and self.memory is not None:
+            self._heed(self.memory.hear(message))
+
+    # which kinds
+
+    def _heed(self, kinds: Iterable[str]) -> None:
+        """More is known of these."""
+        known = list(kinds)
+        for kind in known:
+            if self._is_to_be_kept(kind):
+                self._gather(kind)
+            elif (row := self.by_name.get(kind)) is not None:
+                self._open(row)
+        if known:
+            self._loosen()
+
+    def _is_to_be_kept(self, kind: str) -> bool:
+        if self.memory is not None and self.memory.keeps(kind):
+            return True
+        return self.neighbours is not None and kind in self.neighbours.limited()
+
+    def _gather(self, kind: str) -> None:
+        """Tasks of that kind that were not sent are let pass one by one from now on; those that were are
+        counted."""
+        if kind in self.by_name:
+            return
+        row = KindRow(kind)
+        queued = []
+        for key in compat.not_sent(self._scheduler, kind):
+            task = compat.find_task(self._scheduler, key)
+            if self._may_wait_here(key, task):
+                if (job := self.context.owner.get(key)) is not None:
+                    job.held.pop(key, None)
+                    job.ready.discard(key)
+                self.keep_back(key, task, row)
+                self.changes_hands(key, task)
+                queued.append(key)
+        if not row.tasks:
+            return
+        self.by_name[kind] = row
+        for key, task in compat.in_flight(self._scheduler):
+            if compat.prefix(task) == kind and key not in self.row_of and self.may_be_kept(key, task):
+                self.row_of[key] = row
+                row.tasks += 1
+                row.departs(key, compat.address_of(task))
+        compat.release_queued(self._scheduler, queued, "hpc-kind")
+
+    def _open(self, row: KindRow) -> None:
+        """Tasks of that kind are Dask's own business from now on."""
+        keys = [key for key, its in self.row_of.items() if its is row]
+        for key in keys:
+            self.leave(key, row)
+        self.by_name.pop(row.name, None)
+        self.context.get(Gate).free(keys)
+
+    # every so often
+
+    def _wake(self) -> None:
+        self._last_task = self.context.clock()
+        if not self._timer.is_set:
+            self._look()
+
+    def _loosen(self) -> None:
+        """Somebody may have room, or more is known of what tasks need."""
+        for row in self.by_name.values():
+            row.stuck.clear()
+        if self.by_name:
+            self._waves.queue_wakes(None)
+
+    def _look(self) -> None:
+        now, heartbeat = self.context.clock(), compat.heartbeat_seconds(self._scheduler)
+        if compat.unfinished(self._scheduler):
+            self._last_task = now
+        if now - self._last_task < _AT_REST * heartbeat or self.row_of:
+            self._timer.set(_OFTEN * heartbeat)
+        for address, said in compat.metrics(self._scheduler, METRIC):
+            self._listen(address, said)
+        changed: set[str] = set(self.by_name)
+        if self.memory is not None:
+            changed.update(self.memory.look())
+        if self.neighbours is not None:
+            if not self.context.is_paused:
+                self.neighbours.ask()
+            changed |= self.neighbours.limited()
+        self._heed(changed)
+        if self.memory is not None:
+            self.memory.tell(self.by_name)
+
+    def _listen(self, address: str, said: Any) -> None:
+        if not isinstance(said, Mapping) or self._numbers.get(address) == said["number"]:
+            return
+        self._numbers[address] = said["number"]
+        if self.memory is not None:
+            self._heed(self.memory.hear_heartbeat(address, said["peaks"]))
+        if self.neighbours is not None:
+            self.neighbours.hear(address, said)
+
+    # what passes
+
+    def let_pass(self, only_before_roots: bool) -> None:
+        self.has_news = self.wants_slots = False
+        if not self.by_name:
+            return
+        rooms = WorkerRooms(self._scheduler)
+        done: set[tuple[str, LiveJob | None]] = set()
+
+        def may_pass(row: KindRow, job: LiveJob | None) -> bool:
+            return (row.name, job) not in done
+
+        for _ in range(PORTION):
+            head = self.first(may_pass)
+            if head is None:
+                break
+            address = self._place(head, rooms, only_before_roots)
+            if address is None:
+                done.add((head.row.name, head.job))
+            else:
+                self._send(head, address)
+                rooms.forget(address)
+        else:
+            self._waves.queue_wakes(None)
+        self._fresh.clear()
+        for row in self.by_name.values():
+            row.forget_empty()
+
+    def _place(self, head: Head[KindRow], rooms: WorkerRooms, only_before_roots: bool) -> str | None:
+        """The worker for the first task of a row: of those that have room the one that has most of what it
+        needs. None if nobody has, or another task that waits for slots goes first."""
+        row, job = head.row, head.job
+        inside = job.workers if job is not None and job.confined else None
+        rival = self._rival(head) if only_before_roots else None
+        limit = self.neighbours.limit(job, row.name) if self.neighbours is not None else None
+        is_later = rival is not None and rival.priority < head.priority
+        if is_later and (limit is None or compat.prefix(rival) == row.name):
+            self.wants_slots |= inside is None
+            return None
+        others = limit is not None and self._others_wait(row, job)
+        there = compat.bytes_there(compat.find_task(self._scheduler, head.key))
+        found: list[tuple[float, float, str]] = []
+        for address in self._fresh if job in row.stuck else rooms.addresses() if inside is None else inside:
+            room = rooms.of(address) if inside is None or address in inside else None
+            if room is None:
+                continue
+            if limit is not None:
+                if not self._has_seat(row, room, limit, others, rooms):
+                    self.wants_slots |= inside is None
+                    continue
+            elif not room.free:
+                self.wants_slots |= inside is None
+                continue
+            if self._fits(row, room):
+                found.append((-there.get(address, 0), room.tasks / room.threads, address))
+        if not found:
+            row.stuck.add(job)
+            return None
+        return min(found)[2]
+
+    def _rival(self, head: Head[KindRow]) -> Any:
+        """The first of the other root tasks that wait for the same slots."""
+        job = head.job
+        if job is None or not job.confined:
+            return compat.first_queued(self._scheduler)
+        first = job.ready.first()
+        return compat.find_task(self._scheduler, first[1]) if first else None
+
+    def _others_wait(self, row: KindRow, job: LiveJob | None) -> bool:
+        """Whether tasks of another kind wait for the threads of the same nodes."""
+        if any(other is not row and other.ready.get(job) for other in self.by_name.values()):
+            return True
+        if job is not None and job.confined:
+            return bool(job.ready)
+        return compat.first_queued(self._scheduler) is not None
+
+    def _has_seat(
+        self, row: KindRow, room: compat.WorkerRoom, limit: Any, others: bool, rooms: WorkerRooms
+    ) -> bool:
+        """Whether one more of the kind may run on the node of that worker: beside others, or alone."""
+        workers = self.context.nodes.workers(self.context.nodes.node_of(room.address))
+        here = sum(row.on[address] for address in workers)
+        if here < limit.beside and row.on[room.address] < room.threads:
+            return True  # whatever waits for a slot: it comes before that
+        if not room.free:
+            return False
+        known = [found for address in workers if (found := rooms.of(address)) is not None]
+        if others and any(found.tasks for found in known):
+            return False
+        threads = sum(found.threads for found in known)
+        busy = sum(found.tasks for found in known)
+        return busy < threads and here < (threads if limit.alone is None else max(1, limit.alone))
+
+    def _fits(self, row: KindRow, room: compat.WorkerRoom) -> bool:
+        if self.memory is None:
+            return True
+        address = room.address
+        kept = {name: one.on[address] for name, one in self.by_name.items() if one.on[address]}
+        return self.memory.fits(room, row.name, kept)
+
+    def _send(self, head: Head[KindRow], address: str) -> None:
+        row, job, key = head.row, head.job, head.key
+        row.ready[job].discard(key)
+        row.departs(key, address)
+        if self.memory is not None:
+            self.memory.sent(row.name)
+        stimulus = f"hpc-kind-{job.id}" if job else "hpc-kind"
+        if key not in compat.send(self._scheduler, {key: address}, stimulus) and key in row.in_flight:
+            row.arrives(key)
+            if (task := compat.find_task(self._scheduler, key)) is not None:
+                compat.restrict(task, self._shut)
+
+    # what is shown
+
+    def status(self) -> Mapping[str, Any]:
+        """Which kinds are let pass one by one, and what is known of kinds."""
+        return {"together": self.part("together")}
+
+    def part(self, name: str) -> Any:
+        return {
+            "kept": [
+                {"kind": kind, "waiting": row.count_waiting(), "in_flight": len(row.in_flight)}
+                for kind, row in self.by_name.items()
+            ],
+            "memory": self.memory.status() if self.memory is not None else None,
+            "neighbours": self.neighbours.status() if self.neighbours is not None else None,
+        }
+
+    def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
+        return {"kinds_kept": {"": len(self.by_name)}, "kinds_waiting": {"": self.count_waiting()}}
+
+
+SERVICE = KindLanes

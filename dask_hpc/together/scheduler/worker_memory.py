@@ -1,0 +1,112 @@
+"""The memory of workers: what is there beside results and tasks, and what the tasks they have are counted
+with."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.strategies.memory.memory_view import WorkerMemory
+from dask_hpc.strategies.strategy import MemoryStrategy
+from dask_hpc.together.scheduler.peaks import KindPeaks
+
+
+class WorkerRooms:
+    """Workers as they are in one turn of the event loop: asked for once, and again when they are sent
+    something."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._known: dict[str, compat.WorkerRoom | None] = {}
+        self._all: list[str] | None = None
+
+    def addresses(self) -> Collection[str]:
+        """Of all that may start tasks."""
+        if self._all is None:
+            rooms = list(compat.worker_rooms(self._scheduler, None))
+            self._known |= {room.address: room for room in rooms}
+            self._all = [room.address for room in rooms]
+        return self._all
+
+    def of(self, address: str) -> compat.WorkerRoom | None:
+        """That of this worker; None if it may start nothing."""
+        if address not in self._known:
+            self._known[address] = next(compat.worker_rooms(self._scheduler, [address]), None)
+        return self._known[address]
+
+    def forget(self, address: str) -> None:
+        """It was sent something."""
+        self._known.pop(address, None)
+
+
+class WorkerMemories:
+    """Of all workers, as memory strategies see them."""
+
+    def __init__(self, scheduler: Any, peaks: KindPeaks) -> None:
+        self._scheduler = scheduler
+        self._peaks = peaks
+        #: what each worker has that is neither a result nor a task's
+        self._quiet: dict[str, float] = {}
+        #: workers that cannot tell what their tasks need, and why
+        self.silent: dict[str, str] = {}
+        self._least: WorkerMemory | None = None
+        self._is_known = False
+
+    def forget(self, address: str) -> None:
+        """It is gone."""
+        self._quiet.pop(address, None)
+        self.silent.pop(address, None)
+        self._is_known = False
+
+    def look(self) -> None:
+        """What workers have beside results: all of it where nothing runs, else what was there before."""
+        for room in compat.worker_rooms(self._scheduler, None):
+            beside = max(0.0, room.process - room.results)
+            known = self._quiet.get(room.address, beside)
+            self._quiet[room.address] = beside if not room.tasks else min(known, beside)
+        self._is_known = False
+
+    def cannot_tell(self, address: str, why: str) -> None:
+        """What tasks need there nobody knows."""
+        if self.silent.get(address) != why:
+            self.silent[address] = why
+            self._is_known = False
+
+    def is_told(self, room: compat.WorkerRoom) -> bool:
+        """Whether it has a limit, and can tell what its tasks need."""
+        return bool(room.limit) and room.address not in self.silent
+
+    def least(self) -> WorkerMemory | None:
+        """The worker that has the least for each thread; None if nobody can tell what tasks need."""
+        if not self._is_known:
+            rooms = compat.worker_rooms(self._scheduler, None)
+            told = [self.plain(room) for room in rooms if self.is_told(room)]
+            self._least = min(told, key=lambda one: (one.limit - one.base) / one.threads, default=None)
+            self._is_known = True
+        return self._least
+
+    def plain(self, room: compat.WorkerRoom) -> WorkerMemory:
+        """Without its tasks."""
+        return WorkerMemory(room.limit, room.threads, room.results + self._quiet.get(room.address, 0.0))
+
+    def now(
+        self, room: compat.WorkerRoom, by: MemoryStrategy, kept: Mapping[str, int], kind: str, at: float
+    ) -> WorkerMemory:
+        """For a task of that kind. ``kept``: how many it has of those that are let pass one by one. Of the
+        others as many run as it has threads left, at worst those that need most."""
+        plain, left = self.plain(room), room.threads
+        needed = 0.0
+        for name, count in kept.items():
+            needed += by.need(self._peaks.of(name, at), plain) * count
+            left -= count
+        others = [
+            (by.need(self._peaks.of(name, at), plain), count)
+            for name, count in compat.kinds_on(self._scheduler, room.address).items()
+            if name not in kept and self._peaks.is_known(name)
+        ]
+        for need, count in sorted(others, reverse=True):
+            running = max(0, min(left, count))
+            needed += running * need
+            left -= running
+        return WorkerMemory(
+            plain.limit, plain.threads, plain.base, needed, sum(kept.values()), kept.get(kind, 0)
+        )
