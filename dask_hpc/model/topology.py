@@ -34,8 +34,7 @@ class LinkLevel:
         insist(type(self.name) is str and self.name != "", "level", self.name, "a name")
         with within(f"level {self.name}"):
             insist(self.links in LINKS, "links", self.links, ", ".join(LINKS))
-            fine = is_number(self.bandwidth, 0, float_info.max) and self.bandwidth > 0
-            insist(fine, "bandwidth", self.bandwidth, "bytes a second, more than 0")
+            _insist_on_bandwidth("bandwidth", self.bandwidth)
 
     @property
     def is_tree(self) -> bool:
@@ -224,6 +223,7 @@ def slurm_tree(
     """
     insist(0 < len(places) <= _MOST, "topology", f"{len(places)} nodes", f"1 to {_MOST:,}")
     _insist_on_share(oversubscription)
+    _insist_on_bandwidth("port", port)
     deepest = max(len(place) for place in places.values())
     # names of parts may be the same in different ones around them
     full = {
@@ -265,6 +265,11 @@ def _insist_on_counts(**counts: int) -> None:
     insist(
         prod(counts.values()) <= _MOST, "topology", f"{prod(counts.values()):,} parts", f"at most {_MOST:,}"
     )
+
+
+def _insist_on_bandwidth(where: str, found: float) -> None:
+    fine = is_number(found, 0, float_info.max) and found > 0
+    insist(fine, where, found, "bytes a second, more than 0")
 
 
 def _insist_on_share(oversubscription: float) -> None:

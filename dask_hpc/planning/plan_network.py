@@ -10,7 +10,7 @@ from dask_hpc.model.errors import insist, shown, within
 from dask_hpc.model.topology import Topology
 from dask_hpc.model.units import counted
 from dask_hpc.planning.network.bounds import bounds
-from dask_hpc.planning.network.demands import Traffic, partners_of
+from dask_hpc.planning.network.demands import Traffic, demands, partners_of
 from dask_hpc.planning.network.description import topology_of, traffic_of
 from dask_hpc.planning.network.graph import Array, graph_of
 from dask_hpc.planning.network.program import SERVED, Served, solve
@@ -148,7 +148,7 @@ def plan_network(
         insist(isinstance(name, str) and name != "", "jobs", name, "names")
         with within(f"jobs: {name}"):
             traffic[name] = traffic_of(job, network)
-            _insist_on_partners(network, traffic[name])
+            demands(graph_of(network), traffic[name])  # partners and stores must be there
     endpoints = len({name for job in traffic.values() for name in job.nodes})
     found = _answer(network, traffic, objective, endpoints)
     other = contiguous(network, traffic)
@@ -201,11 +201,6 @@ def _taken(free: dict[str, list[str]], count: int) -> tuple[str, ...]:
         taken += some
         del free[part][: len(some)]
     return tuple(taken)
-
-
-def _insist_on_partners(topology: Topology, job: Traffic) -> None:
-    if job.pattern == "partner":
-        partners_of(topology, job.nodes[:1])
 
 
 def _answer(topology: Topology, jobs: Mapping[str, Traffic], objective: Served, endpoints: int) -> _Answer:

@@ -25,6 +25,7 @@ from dask_hpc.reproduce import (
     malleable_jobs,
     memory_files_growth,
     multilevel,
+    network_fragmentation,
     proactive,
     redistribution,
     reservation_checkpoints,
@@ -80,6 +81,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "resilience-exact": resilience_exact.run,
     "resilience-size": resilience_size.run,
     "resilience-reliability": resilience_reliability.run,
+    "network-fragmentation": network_fragmentation.run,
 }
 
 

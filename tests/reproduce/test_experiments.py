@@ -49,6 +49,7 @@ AT_ONCE = (
     "ma-ra-vs-ma-ma",
     "memory-files-growth",
     "multilevel-systems",
+    "network-fragmentation",
     "node-stealing-toy",
     "redistribution",
 )

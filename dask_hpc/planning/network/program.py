@@ -10,6 +10,8 @@ from scipy.sparse import csr_array, hstack, vstack
 
 from dask_hpc.model.errors import insist
 from dask_hpc.model.topology import Topology
+from dask_hpc.planning.network.bounds import thetas
+from dask_hpc.planning.network.commodities import Commodities
 from dask_hpc.planning.network.demands import Traffic, demands
 from dask_hpc.planning.network.graph import Array, Graph, graph_of
 from dask_hpc.planning.network.loads import load_of
@@ -19,13 +21,15 @@ Served = Literal["sum", "min"]
 SERVED: tuple[Served, ...] = get_args(Served)
 
 #: kinds of pairs of routers, and variables, that are still solved in seconds
-_MOST_KINDS, _MOST_VARIABLES = 2_000_000, 250_000
-#: up to which the simplex method is faster
+_MOST_KINDS, _MOST_VARIABLES = 2_000_000, 40_000
+#: variables, up to which the simplex method is faster
 _FEW = 5_000
+#: of what a link carries: a rounding error; nearly all; and from where on it is looked at from the first
+_SLACK, _NEARLY, _HALF = 1e-7, 0.95, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class Carried:
     """``thetas`` by job, and what each link carries, in the row of the graph, in bytes a second."""
 
     thetas: Mapping[str, float]
@@ -33,7 +37,7 @@ class Solution:
     variables: int
 
 
-def solve(topology: Topology, jobs: Mapping[str, Traffic], objective: Served = "sum") -> Solution | None:
+def solve(topology: Topology, jobs: Mapping[str, Traffic], objective: Served = "sum") -> Carried | None:
     """The best shares of their demands that jobs can be given; None if that is too large to be found.
 
     With "sum" the shares are most in sum, which may starve a job for others; with "min" the least of them is
@@ -42,63 +46,73 @@ def solve(topology: Topology, jobs: Mapping[str, Traffic], objective: Served = "
 
     The traffic of each pair is divided freely among its minimal paths, so what is found is a best case.
     Jobs that share a pair of routers share its paths; pairs that are alike are one (``paths``); what is below
-    switches has one path and needs no variable.
+    switches has one path and needs no variable. At first only those links are looked at that are half full
+    or more where traffic is evenly divided (``commodities``), then also those that this has overfilled. In
+    the end none is, and as what was left out could only be in the way, that is the optimum.
     """
     insist(objective in SERVED, "objective", objective, ", ".join(SERVED))
     if not jobs:
-        return Solution({}, np.zeros(len(graph_of(topology).capacity)), 0)
+        return Carried({}, np.zeros(len(graph_of(topology).capacity)), 0)
     graph = graph_of(topology)
     paths = Paths(graph, {name: demands(graph, job) for name, job in jobs.items()})
     if paths.kinds > _MOST_KINDS:
         return None
     below = np.array([load_of(topology, job)[graph.first_below :] for job in jobs.values()])
-    programme = _Programme(graph, paths, below)
-    if programme.variables > _MOST_VARIABLES:
-        return None
-    shares, flows = programme.maximise(objective)
-    loads = paths.spread(flows)
-    loads[graph.first_below :] += shares @ below
-    return Solution(dict(zip(jobs, map(float, shares), strict=True)), loads, programme.variables)
+    usual = np.array(list(thetas(topology, jobs).values()))
+    may_be_full = _carried_evenly(paths, usual) > _HALF * paths.capacity
+    while True:
+        commodities = Commodities(paths, may_be_full, len(jobs))
+        if len(commodities.commodity) > _MOST_VARIABLES:
+            return None
+        flows, shares = _Programme(graph, paths, commodities, below).maximise(objective)
+        loads = commodities.carried(flows, shares)
+        over = loads > paths.capacity * (1 + _SLACK)
+        if not (over & ~may_be_full).any():
+            break
+        may_be_full |= loads > _NEARLY * paths.capacity
+    row = paths.spread(loads)
+    row[graph.first_below :] += shares @ below
+    return Carried(dict(zip(jobs, map(float, shares), strict=True)), row, len(commodities.commodity))
+
+
+def _carried_evenly(paths: Paths, shares: Array) -> Array:
+    """What all links of each kind carry if each job gets its share, evenly divided among paths."""
+    found = np.zeros(len(paths.capacity))
+    for group in paths.groups:
+        sent = shares @ group.demand / len(group.steps)
+        for way in group.steps:
+            for step in way:
+                found += np.bincount(step, sent, len(found))
+    return found
 
 
 class _Programme:
-    """Variables are how much goes over each kind of path that a pair can choose, then the share of each job.
+    """Variables are how much goes over each option that a commodity can choose, then the share of each job.
     All is divided by what the widest link carries, and each link by its own."""
 
-    def __init__(self, graph: Graph, paths: Paths, below: Array) -> None:
+    def __init__(self, graph: Graph, paths: Paths, commodities: Commodities, below: Array) -> None:
         self._jobs = len(below)
         self._unit = max(level.bandwidth for level in graph.topology.levels)
-        self._capacity = paths.capacity
-        links, pairs = _Entries(), _Entries()
-        self.variables = pair = 0
-        direct = np.zeros((len(paths.capacity), self._jobs))
-        demand = [np.zeros((0, self._jobs))]
-        for group in paths.groups:
-            count = group.demand.shape[1]
-            if len(group.steps) == 1:  # there is one path: what it carries follows from the shares
-                np.add.at(direct, group.steps[0][0], group.demand.T / self._unit)
-                continue
-            demand.append(group.demand.T / self._unit)
-            for way in group.steps:
-                columns = self.variables + np.arange(count)
-                for step in way:
-                    links.add(step, columns)
-                pairs.add(pair + np.arange(count), columns)
-                self.variables += count
-            pair += count
-        self._links = _beside(links.matrix(len(direct), self.variables), direct)
-        self._pairs = _beside(pairs.matrix(pair, self.variables), -np.concatenate(demand))
-        there = paths.capacity > 0
-        each = self._unit / paths.capacity[there]
+        self.variables = len(commodities.commodity)
+        columns = np.arange(self.variables)
+        self._pairs = _beside(
+            _ones(commodities.commodity, columns, len(commodities.demand), self.variables),
+            -commodities.demand / self._unit,
+        )
+        option, place = np.nonzero(commodities.links >= 0)
+        link = commodities.links[option, place]
+        used = np.unique(np.concatenate([link, np.nonzero(commodities.direct.any(1))[0]]))
+        rows = _ones(np.searchsorted(used, link), option, len(used), self.variables)
+        each = self._unit / paths.capacity[used]
         capacity = graph.capacity[graph.first_below :]
         # of links below switches those that can be full, each but once
         tree = np.unique((below / capacity).T, axis=0)
         tree = tree[tree.sum(1) > 1]
-        nothing = csr_array((len(tree), self.variables))
-        self._carried = vstack([self._links[there] * each[:, None], _beside(nothing, tree)]).tocsr()
+        lattice = _beside(rows, commodities.direct[used] / self._unit) * each[:, None]
+        self._carried = vstack([lattice, _beside(csr_array((len(tree), self.variables)), tree)]).tocsr()
 
     def maximise(self, objective: Served) -> tuple[Array, Array]:
-        """Shares, and what all links of each kind carry together, in bytes a second."""
+        """What goes over each option, in bytes a second, and shares."""
         least = 0.0
         if objective == "min" and self._jobs > 1:
             # one more variable, that no share is below
@@ -113,7 +127,8 @@ class _Programme:
             least = max(0.0, float(self._solved(cost, rows, room, pairs)[-1]) * (1 - 1e-9) - 1e-12)
         cost = np.concatenate([np.zeros(self.variables), -np.ones(self._jobs)])
         found = self._solved(cost, self._carried, np.ones(self._carried.shape[0]), self._pairs, least)
-        return np.clip(found[self.variables :], 0.0, 1.0), self._links @ found * self._unit
+        flows = np.maximum(found[: self.variables], 0.0) * self._unit
+        return flows, np.clip(found[self.variables :], 0.0, 1.0)
 
     def _solved(self, cost: Array, rows: Any, room: Array, pairs: Any, least: float = 0.0) -> Array:
         low = np.zeros(len(cost))
@@ -134,24 +149,9 @@ class _Programme:
         return values
 
 
-class _Entries:
-    """Ones of a sparse matrix."""
-
-    def __init__(self) -> None:
-        self._rows: list[Array] = []
-        self._columns: list[Array] = []
-
-    def add(self, rows: Array, columns: Array) -> None:
-        """One in each of these places."""
-        self._rows.append(rows)
-        self._columns.append(columns)
-
-    def matrix(self, rows: int, columns: int) -> Any:
-        """All of them."""
-        if not self._rows:
-            return csr_array((rows, columns))
-        places = np.concatenate(self._rows), np.concatenate(self._columns)
-        return csr_array((np.ones(len(places[0])), places), shape=(rows, columns))
+def _ones(rows: Array, columns: Array, height: int, width: int) -> Any:
+    """A sparse matrix with ones in these places."""
+    return csr_array((np.ones(len(rows)), (rows, columns)), shape=(height, width))
 
 
 def _beside(left: Any, right: Array) -> Any:
