@@ -9,7 +9,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import Neighbourhood, Running
 from dask_hpc.model.topology import LinkLevel, Topology, xc30
-from dask_hpc.planning.network.bounds import thetas
+from dask_hpc.planning.network.bounds import JobsTogether, thetas
 from dask_hpc.planning.network.sends import sent_by, sent_by_all
 from dask_hpc.simulator import Platform
 from dask_hpc.strategies.nodes.contiguous import Contiguous
@@ -174,3 +174,20 @@ def test_what_a_job_sends():
         assert sent_by(TOPOLOGY, nodes, traffic) is None
     store = Platform(4, topology=xc30(1, 1, 6)).topology
     assert sent_by(store, [store.service[0], "1"], 6.0) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_one_more_beside_the_same_jobs_gets_what_it_would_get_among_them(data):
+    topology = data.draw(st.sampled_from([TOPOLOGY, xc30(2, 2, 3, service=False)]))
+    names = data.draw(st.permutations(list(topology.places)[:9]))
+    cuts = sorted(data.draw(st.lists(st.integers(0, 9), min_size=2, max_size=2)))
+    groups = names[: cuts[0]], names[cuts[0] : cuts[1]], names[cuts[1] :]
+    rates = st.sampled_from([1.0, 3.0, 9.0, 9e9, 30e9])
+    sent = [sent_by(topology, nodes, data.draw(rates)) for nodes in groups]
+    *others, last = [one for one in sent if one is not None]
+    named = {str(at): one for at, one in enumerate(others)}
+    own, beside = JobsTogether(topology, named).thetas_with(last)
+    assert {**beside, "last": own} == pytest.approx(thetas(topology, {**named, "last": last}))
+    if named:
+        assert JobsTogether(topology, named).thetas() == pytest.approx(thetas(topology, named))
