@@ -34,9 +34,9 @@ def colocation(file: str, cores: int, nodes: int, plot: str | None, as_json: boo
     Tasks that use much memory slow each other. FILE is a table of runs (.csv): the kind of a task and its
     seconds; empty in the column beside where it ran alone, or what ran beside it all the while. Runs alone
     may say what the last cache counted (misses, accesses, instructions) or a class of memory use (mem_class,
-    I to V); how many tasks there are to do (count), and by when (deadline). Two kinds that were never
-    measured beside each other need counters or a class: then a law is assumed. With ten runs beside others or
-    more, ways to predict are compared on runs that are held out.
+    I to V); how many tasks there are to do (count), and by when (deadline). Of two kinds that were never
+    measured beside each other a law of counters or classes is assumed, or else the mean of all runs. With ten
+    runs beside others or more, ways to predict are compared on runs that are held out.
 
     Times of many tasks are those of a fluid: the last few tasks of a kind may take longer.
 

@@ -121,6 +121,11 @@ def worker_rooms(scheduler: Any, addresses: Collection[str] | None) -> Iterator[
         )
 
 
+def open_workers(scheduler: Any) -> set[str]:
+    """Addresses of those that have a slot, by Dask's own count."""
+    return {worker.address for worker in scheduler.idle_task_count}
+
+
 def kinds_on(scheduler: Any, address: str) -> dict[str, int]:
     """How many tasks of each prefix a worker was given and has not ended."""
     found: dict[str, int] = {}
@@ -193,6 +198,14 @@ def in_flight(scheduler: Any) -> Iterator[tuple[Any, Any]]:
     """Every task that has been sent to a worker, with its key."""
     workers = scheduler.workers.values()
     return ((task.key, task) for worker in workers for task in worker.processing if task.processing_on)
+
+
+def in_flight_of(scheduler: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    """Those of that prefix."""
+    found = scheduler.task_prefixes.get(name)
+    if found is None or not found.states["processing"]:
+        return iter(())
+    return ((key, task) for key, task in in_flight(scheduler) if task.prefix is found)
 
 
 def queue_order(scheduler: Any) -> list[Any]:

@@ -309,6 +309,12 @@ def is_restricted(task: Any) -> tuple[bool, bool]:
     return places, bool(task.resource_restrictions)
 
 
+def is_loose(task: Any) -> bool:
+    """Whether the user allowed other workers than those that he named, if he named any: then Dask looks at no
+    restriction that nobody meets."""
+    return bool(task.loose_restrictions)
+
+
 class WorkerUse(NamedTuple):
     """How a connected worker is used now, and what it says of itself."""
 

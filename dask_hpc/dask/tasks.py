@@ -69,6 +69,11 @@ def is_held(task: Any) -> bool:
     return task.state == "no-worker"
 
 
+def is_queued(task: Any) -> bool:
+    """Whether Dask keeps the task back until a worker has a slot."""
+    return task.state == "queued"
+
+
 def not_sent(scheduler: Any, name: str) -> list[Any]:
     """Keys of the tasks of that prefix that no worker was told to compute, and somebody waits for."""
     if (found := scheduler.task_prefixes.get(name)) is None or not sum(map(found.states.get, _NOT_BEGUN)):

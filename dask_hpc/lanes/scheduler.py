@@ -186,7 +186,7 @@ class Lanes(KeptTasks[Lane], Service):
         by_group: dict[Any, Lane | None] = {}
         for key in tasks:
             task = compat.find_task(self._scheduler, key)
-            if key in self.row_of or not compat.is_new(task) or not self.may_be_kept(key, task):
+            if self._waves.queues.keeps(key) or not compat.is_new(task) or not self.may_be_kept(key, task):
                 continue
             group = task.group
             if group not in by_group:

@@ -39,10 +39,10 @@ def plan_colocation(
     from now). Where it ran beside others all the while, it says beside whom: "ep", "3 cg", "2 cg + ep". Of
     several runs alone the mean counts.
 
-    Kinds of which two were never measured beside each other need counters or a class: then a law says what
-    they do, an assumption. With ``rng``, a numpy generator, and ten runs beside others or more, ways to
-    predict are compared on runs that are held out, and the best one is used; without, what each pair costs is
-    added up.
+    Of two kinds that were never measured beside each other a law of counters or classes says what they do, an
+    assumption; or where these are not known the mean of all runs. With ``rng``, a numpy generator, and ten
+    runs beside others or more, ways to predict are compared on runs that are held out, and the best one is
+    used; without, what each pair costs is added up.
     """
     for name, value, most in (("cores", cores, _MOST_CORES), ("nodes", nodes, 10**6)):
         fine = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most

@@ -77,6 +77,8 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
         "placement": "none",
         "io": "none",
         "tail": "none",
+        "memory": "none",
+        "together": "none",
         "files": "none",
         "checkpoint": "none",
         "size": "demand",

@@ -55,14 +55,14 @@ class PureScheduler(SchedulerState):
     def transitions(self, recommendations, stimulus_id):
         self._transitions(recommendations, {}, {}, stimulus_id)
 
-    def join(self, address):
+    def join(self, address, threads=THREADS, memory_limit=0):
         worker = WorkerState(
-            address=address, status=Status.running, pid=0, name=address, nthreads=THREADS,
-            memory_limit=0, local_directory="", nanny="", server_id=address, scheduler=self,
+            address=address, status=Status.running, pid=0, name=address, nthreads=threads,
+            memory_limit=memory_limit, local_directory="", nanny="", server_id=address, scheduler=self,
         )  # fmt: skip
         self.workers[address] = worker
         self.host_info.setdefault(worker.host, {"addresses": set(), "nthreads": 0})["addresses"].add(address)
-        self.total_nthreads += THREADS
+        self.total_nthreads += threads
         self.running.add(worker)
         self.check_idle_saturated(worker)
         return worker
@@ -75,7 +75,7 @@ class PureScheduler(SchedulerState):
     def leave(self, address):
         worker = self.workers.pop(address)
         self.host_info[worker.host]["addresses"].discard(address)
-        self.total_nthreads -= THREADS
+        self.total_nthreads -= worker.nthreads
         self.idle.pop(address, None)
         self.idle_task_count.discard(worker)
         self.saturated.discard(worker)

@@ -7,7 +7,7 @@ import pickle
 import signal
 import weakref
 from contextlib import suppress
-from math import inf
+from math import inf, isinf
 from time import monotonic, time
 
 import dask
@@ -40,6 +40,7 @@ from distributed.comm import CommClosedError, connect
 from distributed.core import ConnectionPool
 from distributed.stealing import WorkStealing
 from distributed.utils_test import async_poll_for, captured_logger, gen_cluster, gen_test, inc, slowinc
+from distributed.worker_state_machine import WorkerState
 from small_cluster import blocked, cluster2, half_shuffled, lose
 from tornado.web import RequestHandler
 
@@ -2003,3 +2004,80 @@ async def test_who_else_lives_in_a_process(c, s, a, b):
     assert compat.process_mates(a) == "several workers share a process"
     await b.close()
     assert compat.process_mates(a) == "the scheduler runs in the worker's process"
+
+
+def test_what_threads_of_a_worker_run_is_guarded_by_a_lock():
+    source = inspect.getsource(Worker)
+    assert "active_threads_lock" in source and "active_keys" in source, (
+        "Worker.active_threads is kept otherwise"
+    )
+    assert "scheduler_delay" in source, "a worker does not know the scheduler's clock any more"
+    assert Status.init and Status.closing_gracefully
+    assert isinstance(WorkerState(nthreads=1).transfer_incoming_bytes, int), "it is counted otherwise"
+
+
+@gen_cluster(client=True, nthreads=[("", 2)] * 2, config={"distributed.worker.memory.pause": False})
+async def test_room_on_workers(c, s, a, b):
+    futures = [c.submit(blocked, "go", i, key=f"x-{i}", workers=[a.address]) for i in range(3)]
+    await async_poll_for(lambda: len(s.workers[a.address].processing) == 3, 10)
+    ws = s.workers[a.address]
+    there, other = compat.worker_rooms(s, [a.address, b.address, "tcp://nobody:1"])
+    assert there[:3] == (a.address, 2, 3) and other[:3] == (b.address, 2, 0)
+    is_endless = isinf(s.WORKER_SATURATION)
+    most = 2 if is_endless else 3
+    assert (there.free, other.free) == (max(0, most - 3), most)
+    assert there.limit == ws.memory_limit and there.process == ws.memory.process > 0
+    assert there.results == ws.memory.managed == 0, "MemoryState.managed changed"
+    assert compat.kinds_on(s, a.address) == {"x": 3} and compat.kinds_on(s, b.address) == {}
+    assert set(compat.running_workers(s)) == {a.address, b.address}
+    open_ = {a.address, b.address} if is_endless else {b.address}
+    assert compat.open_workers(s) == open_, "SchedulerState.idle_task_count changed"
+    assert sorted(key for key, _ in compat.in_flight_of(s, "x")) == ["x-0", "x-1", "x-2"]
+    assert not list(compat.in_flight_of(s, "y")) and compat.kinds_left(s) == {"x": (3, 0)}
+    assert {compat.address_of(task) for _, task in compat.in_flight(s)} == {a.address}
+    b.status = Status.paused
+    await async_poll_for(lambda: s.workers[b.address].status == Status.paused, 10)
+    assert [room.address for room in compat.worker_rooms(s, None)] == [a.address]
+    assert compat.running_workers(s) == {a.address}
+    assert b.address not in compat.open_workers(s)
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_tasks_of_a_kind_that_were_not_sent(c, s, a, b):
+    x = c.submit(bytes, 1000, key="data-0", workers=[a.address])
+    await x
+    first = [c.submit(blocked, "go", i, key=f"x-{i}") for i in range(8)]
+    stuck = c.submit(blocked, "go", key="x-99", workers=["tcp://10.0.0.1:1"])
+    late = c.submit(
+        lambda *some: len(some), x, first[0], key="y-0", workers=[b.address], allow_other_workers=True
+    )
+    await async_poll_for(lambda: "y-0" in s.tasks and s.tasks["x-99"].state == "no-worker", 10)
+    there = [key for key, task in s.tasks.items() if task.prefix.name == "x" and task.state != "processing"]
+    assert sorted(compat.not_sent(s, "x")) == sorted(there) and "x-99" in there
+    assert compat.not_sent(s, "y") == ["y-0"] and compat.not_sent(s, "z") == compat.not_sent(s, "data") == []
+    tasks = s.tasks
+    assert compat.is_held(tasks["x-99"]) and not compat.is_held(tasks["x-0"])
+    assert [compat.is_queued(tasks[key]) for key in there] == [tasks[key].state == "queued" for key in there]
+    assert compat.is_loose(tasks["y-0"]) and not compat.is_loose(tasks["x-99"])
+    size = tasks["data-0"].get_nbytes()
+    assert compat.bytes_there(tasks["y-0"]) == {a.address: size}
+    left, waiting = compat.kinds_left(s)["x"]
+    assert (left, waiting) == (9, len(there)), "TaskPrefix.states changed"
+    await Event("go").set()
+    await c.gather([*first, late])
+    del stuck
+
+
+@two
+async def test_what_is_of_a_shuffle_is_known(c, s, a, b):
+    y = await half_shuffled(c, s)
+    tasks = s.tasks.values()
+    barriers = [task for task in tasks if task.prefix.name == compat.BARRIER]
+    assert barriers and all(map(compat.is_of_shuffle, barriers))
+    assert all(compat.is_of_shuffle(task) for barrier in barriers for task in barrier.dependencies)
+    assert all(compat.is_of_shuffle(task) for barrier in barriers for task in barrier.dependents)
+    assert not all(map(compat.is_of_shuffle, tasks))
+    await Event("go").set()
+    await y

@@ -24,6 +24,7 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.waves import Waves
 
 _EXPECTED = 1000  # calls that bring data, and have been announced
+_FREED = 2000  # tasks that left their job and that Dask looks at in one turn of the event loop
 _LOOKED_AT = 10_000  # tasks, of those that were sent, to see whether there are others than of jobs
 
 
@@ -169,16 +170,21 @@ class Gate:
     def free(self, keys: Iterable[Hashable]) -> None:
         """A service does not keep these tasks back any more: they are as others of their job, or of none."""
         rules: dict[LiveJob, compat.RootRule] = {}
-        for key in keys:
-            task, job = compat.find_task(self._scheduler, key), self.owner.get(key)
-            if task is None:
-                continue
+        found = [task for key in keys if (task := compat.find_task(self._scheduler, key)) is not None]
+        for task in sorted(found, key=lambda task: task.priority):
+            key = task.key
+            job = self.owner.get(key)
             if job is None:
                 compat.restrict(task, None)
             else:
-                is_root = rules.setdefault(job, self._root_rule(job))
-                compat.restrict(task, job.wave if is_root(task) else job.gate)
-                if compat.is_held(task) and job.confined and compat.restriction(task) is job.wave:
+                if job not in rules:
+                    rules[job] = self._root_rule(job)
+                is_root = rules[job](task)
+                compat.restrict(task, job.wave if is_root else job.gate)
+                if is_root and job.confined and compat.is_sent(task):
+                    compat.restrict(task, job.gate)
+                    job.passed.add(key)
+                elif is_root and job.confined and compat.is_held(task):
                     self.waves.root_waits(key, task, job)
                     continue
             if compat.is_held(task):
@@ -307,13 +313,17 @@ class Gate:
             job.passed.clear()
         self.owner.clear()
         self.freed.update(dict.fromkeys(self.waves.close()))
-        self.nudge_freed()
+        self.nudge_freed(len(self.freed))
 
-    def nudge_freed(self) -> None:
-        """Let Dask look at the tasks that left their job."""
+    def nudge_freed(self, most: int = _FREED) -> None:
+        """Let Dask look at the tasks that left their job, at so many of them now."""
         if self.freed:
-            freed, self.freed = self.freed, {}
+            freed = list(islice(self.freed, most))
+            for key in freed:
+                del self.freed[key]
             compat.nudge(self._scheduler, freed, "hpc-freed", plainly=True)
+            if self.freed:
+                self._wake()
 
     def _adopt(self, key: Hashable, task: Any, job: LiveJob, is_root: compat.RootRule) -> None:
         self.owner[key] = job

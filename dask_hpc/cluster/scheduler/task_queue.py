@@ -174,7 +174,7 @@ class KeptTasks(TaskQueue, Generic[Row]):
         places, resources = compat.is_restricted(task)
         if resources or compat.is_actor(task) or not compat.is_computed(task):
             return False
-        return key not in job.wishes if job else not places
+        return key not in job.wishes if job else not places and not compat.is_loose(task)
 
     def keep_back(self, key: Hashable, task: Any, row: Row) -> None:
         """A task that has not been sent is in this row."""

@@ -47,6 +47,8 @@ class Waves(compat.QueueExit):
         self._holding: dict[LiveJob, None] = {}
         #: what Dask has queued of jobs that are restricted again, the best last
         self._to_take_back: dict[LiveJob, list[Hashable]] = {}
+        #: what it has queued of that which services keep back, each the best last
+        self._to_take_out: list[list[Hashable]] = []
         #: who holds a worker
         self._holder: dict[str, LiveJob] = {}
         self._is_scheduled = False
@@ -108,10 +110,24 @@ class Waves(compat.QueueExit):
             if self._owner.get(key) is job and compat.restriction(task) is job.wave:
                 compat.restrict(task, job.gate)
                 job.passed.add(key)
-        queued = [key for key in compat.queue_order(self._scheduler) if self._owner.get(key) is job]
+        queued = [
+            key
+            for key in compat.queue_order(self._scheduler)
+            if self._owner.get(key) is job and not self.queues.keeps(key)
+        ]
         if queued:
             queued.reverse()
             self._to_take_back[job] = queued
+            self.is_shut = True
+            self.wake()
+
+    def take_out(self, keys: list[Hashable]) -> None:
+        """A service keeps these tasks back from now on, the best first; Dask may have queued some of them.
+        They come out in portions, and until then nothing leaves Dask's queue, which does not look who keeps
+        what."""
+        if keys:
+            keys.reverse()
+            self._to_take_out.append(keys)
             self.is_shut = True
             self.wake()
 
@@ -120,6 +136,7 @@ class Waves(compat.QueueExit):
         self._is_closed = True
         self.pending.clear()
         self._to_take_back.clear()
+        self._to_take_out.clear()
         self._end_sparing()
         self.remove()
         return self.queues.give_back()
@@ -144,12 +161,13 @@ class Waves(compat.QueueExit):
 
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task."""
-        if self.pending or self._to_take_back or self.queues.has_news or self.queues.wants_slots:
+        if self.pending or self.is_shut or self.queues.has_news or self.queues.wants_slots:
             self._work()
 
     def before_queue(self) -> None:
         """What goes before Dask's queue, goes."""
-        if self.queues.wants_slots and not self._is_working and self._scheduler.queued:
+        queues = self.queues
+        if (queues.wants_slots or queues.has_news) and not self._is_working and self._scheduler.queued:
             self._is_working = True
             try:
                 self.queues.let_pass(only_before_roots=True)
@@ -240,6 +258,7 @@ class Waves(compat.QueueExit):
         """Out of Dask's queue, the best first; they come back as ready root tasks. Dask's queue stands still
         until nothing is left to be taken back."""
         if not self._to_take_back:
+            self._take_out_portion()
             return
         job, queued = next(iter(self._to_take_back.items()))
         keys, queued[-_PORTION:] = queued[-_PORTION:], []
@@ -250,7 +269,20 @@ class Waves(compat.QueueExit):
                 if self._owner.get(key) is job:
                     compat.restrict(compat.find_task(self._scheduler, key), job.wave)
             compat.release_queued(self._scheduler, keys, f"hpc-take-back-{job.id}")
-        if self._to_take_back:
+        self._go_on()
+
+    def _take_out_portion(self) -> None:
+        if self._to_take_out:
+            queued = self._to_take_out[0]
+            keys, queued[-_PORTION:] = queued[-_PORTION:], []
+            if not queued:
+                del self._to_take_out[0]
+            kept = [key for key in reversed(keys) if self.queues.keeps(key)]
+            compat.release_queued(self._scheduler, kept, "hpc-take-out")
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._to_take_back or self._to_take_out:
             self.wake()
         else:
             self.open()

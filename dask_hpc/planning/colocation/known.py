@@ -47,12 +47,16 @@ class Slower(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PairsAndLaw:
-    """Each task beside costs a task of some kind so much; of pairs that nobody measured, a law says it."""
+    """Each task beside costs a task of some kind so much; of pairs that nobody measured, a law says it. Of
+    kinds with neither counters nor a class, what tasks cost others on the average of all runs stands for it.
+    """
 
     #: what a task of the second kind adds to the slowdown of one of the first
     excess: Mapping[tuple[str, str], float]
     weights: Mapping[str, float]
     law: InterferenceLaw
+    #: the mean of all runs; None: there were none
+    typical: float | None = None
 
     @classmethod
     def fit(cls, kinds: Mapping[str, TaskKind], runs: Sequence[RunBeside]) -> "PairsAndLaw":
@@ -72,23 +76,37 @@ class PairsAndLaw:
         averages = ClassAverages.of(kinds.values())
         uses = {name: averages.use(kind).intensity for name, kind in kinds.items()}
         weights = {name: weight_of(intensity) for name, intensity in uses.items() if intensity is not None}
-        return cls(excess, weights, _law_of(kinds, runs, weights))
+        each = [(run.seconds / kinds[run.kind].seconds - 1) / sum(run.others.values()) for run in runs]
+        typical = max(0.0, fmean(each)) if each else None
+        return cls(excess, weights, _law_of(kinds, runs, weights), typical)
 
-    def missing(self, kinds: Iterable[str]) -> list[tuple[str, str]]:
-        """Pairs of which nothing is known at all."""
+    def strange(self, kinds: Iterable[str]) -> list[tuple[str, str]]:
+        """Pairs of which neither a run nor the law says anything."""
         names = list(kinds)
         pairs = ((one, other) for one in names for other in names)
-        return [pair for pair in pairs if pair not in self.excess and not set(pair) <= self.weights.keys()]
+        return [pair for pair in pairs if pair not in self.excess and not self._has_weights(*pair)]
+
+    def lawful(self, kinds: Iterable[str]) -> list[tuple[str, str]]:
+        """Pairs of which only the law says something."""
+        names = list(kinds)
+        pairs = ((one, other) for one in names for other in names)
+        return [pair for pair in pairs if pair not in self.excess and self._has_weights(*pair)]
+
+    def _has_weights(self, one: str, other: str) -> bool:
+        return one in self.weights and other in self.weights
 
     def slowdown(self, kind: str, others: Mapping[str, int]) -> float:
-        """1, what each of the others costs, and what the law says of the rest of them."""
-        known = sum(
-            self.excess[kind, other] * count
-            for other, count in others.items()
-            if (kind, other) in self.excess
-        )
-        rest = {other: count for other, count in others.items() if (kind, other) not in self.excess}
-        return known + (self.law.of_kinds(self.weights, kind, rest) if rest else 1.0)
+        """1, what each of the others costs, and of the rest what the law or the mean of all says."""
+        more = 0.0
+        rest: dict[str, int] = {}
+        for other, count in others.items():
+            if (kind, other) in self.excess:
+                more += self.excess[kind, other] * count
+            elif self._has_weights(kind, other):
+                rest[other] = count
+            else:
+                more += (self.typical or 0.0) * count
+        return more + (self.law.of_kinds(self.weights, kind, rest) if rest else 1.0)
 
 
 def _law_of(
@@ -167,10 +185,10 @@ class KnownInterference:
         table = {kind.name: kind for kind in kinds}
         given = tuple(_checked(table, run) for run in runs)
         pairs = PairsAndLaw.fit(table, given)
-        if missing := pairs.missing(table):
-            one, other = missing[0]
+        if pairs.typical is None and (strange := pairs.strange(table)):
+            one, other = strange[0]
             found = f"nothing says how {shown(one)} runs beside {shown(other)}"
-            raise InputError("kinds", found, "a run of it, or counters or mem_class of both")
+            raise InputError("kinds", found, "a run beside others, or counters or mem_class of both")
         ways = _ways(table, given, rng)
         errors = _compared(table, given, ways, rng, progress)
         chosen = min(errors, key=errors.__getitem__) if errors else "pairs"
@@ -191,36 +209,35 @@ class KnownInterference:
     @property
     def assumed(self) -> list[tuple[str, str]]:
         """Pairs of which only the law says something."""
-        if not isinstance(self.way, PairsAndLaw):
-            return []
-        return [
-            (one, other) for one in self.kinds for other in self.kinds if (one, other) not in self.way.excess
-        ]
+        return self.way.lawful(self.kinds) if isinstance(self.way, PairsAndLaw) else []
 
     @property
     def basis(self) -> str:
         """What the predictions rest on, for a person."""
         words = f"{counted(len(self.runs), 'run')} beside others" if self.runs else "no run beside others"
-        if self.chosen != "pairs" and isinstance(self.way, ByFeatures):
+        if isinstance(self.way, ByFeatures):
             words += f", and the {self.chosen} of them with the features of set {self.way.name}"
-        elif self.assumed and isinstance(self.way, PairsAndLaw):
-            law = self.way.law
-            of = (
-                "all pairs"
-                if len(self.assumed) == len(self.kinds) ** 2
-                else counted(len(self.assumed), "pair")
-            )
-            how = "fitted" if self.runs and law != InterferenceLaw() else "assumed"
-            words += (
-                f"; of {of} a law, 1 + {law.strength:.2g} m (sum of m beside) ** {law.power:g}, m by misses "
-                f"per instruction, its strength {how}: measure some to be sure"
-            )
+        elif isinstance(self.way, PairsAndLaw):
+            words += self._of_pairs(self.way)
         if self.errors:
             others = ", ".join(
                 f"{name} {error:.1f} %" for name, error in self.errors.items() if name != self.chosen
             )
             words += f"; {self.errors[self.chosen]:.1f} % off on average on runs held out"
             words += f" ({others})" if others else ""
+        return words
+
+    def _of_pairs(self, way: PairsAndLaw) -> str:
+        words = ""
+        if by_law := len(way.lawful(self.kinds)):
+            of = "all pairs" if by_law == len(self.kinds) ** 2 else counted(by_law, "pair")
+            how = "fitted" if self.runs and way.law != InterferenceLaw() else "assumed"
+            words += (
+                f"; of {of} a law, 1 + {way.law.strength:.2g} m (sum of m beside) ** {way.law.power:g}, "
+                f"m by misses per instruction, its strength {how}: measure some to be sure"
+            )
+        if strange := len(way.strange(self.kinds)):
+            words += f"; of {counted(strange, 'pair')} nothing but the mean of all runs"
         return words
 
 
@@ -281,8 +298,6 @@ def _compared(
         actual = np.array([run.seconds for run in unseen])
         for name, learn in ways.items():
             way = learn(seen)
-            if isinstance(way, PairsAndLaw) and way.missing(kinds):
-                continue  # a pair that only stands in what is held out
             predicted = [way.slowdown(run.kind, run.others) * kinds[run.kind].seconds for run in unseen]
             found[name].append(mpe(np.array(predicted), actual))
         if progress is not None:

@@ -4,7 +4,7 @@
 of the traffic, step by step, and so has a bound on either side.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -33,14 +33,42 @@ def thetas(topology: Topology, jobs: Mapping[str, Traffic]) -> dict[str, float]:
     in 99, and 40 % above in one; ``bounds`` takes longer and is nearer. What a job sends is remembered, so
     that one more or less on 200 nodes takes less than a millisecond.
     """
-    if not jobs:
-        return {}
-    graph = graph_of(topology)
-    known = [_needs_of(topology, job) for job in jobs.values()]
-    used = np.logical_or.reduce([one.used for one in known])
-    needs = np.array([one.needs for one in known])
-    shares = share_fairly(needs, cut_rooms(graph, used), np.array([one.alone for one in known]))
-    return dict(zip(jobs, map(float, shares), strict=True))
+    return JobsTogether(topology, jobs).thetas() if jobs else {}
+
+
+class JobsTogether:
+    """The same jobs again and again, alone or with one more that is now here, now there."""
+
+    def __init__(self, topology: Topology, jobs: Mapping[str, Traffic]) -> None:
+        self._topology, self._graph, self._names = topology, graph_of(topology), list(jobs)
+        known = [_needs_of(topology, job) for job in jobs.values()]
+        self._needs = [one.needs for one in known]
+        self._most = [one.alone for one in known]
+        self._used = np.logical_or.reduce([one.used for one in known]) if known else None
+        #: of all together, if each got as much as it could alone
+        self._all = sum((one.alone * one.needs for one in known), np.zeros(1))
+
+    def thetas(self) -> dict[str, float]:
+        """Of each, as they are."""
+        assert self._used is not None
+        found = self._shared(self._needs, self._most, self._used, self._all)
+        return dict(zip(self._names, found, strict=True))
+
+    def thetas_with(self, traffic: Traffic) -> tuple[float, dict[str, float]]:
+        """Of one more, and of each of them beside it."""
+        new = _needs_of(self._topology, traffic)
+        used = new.used if self._used is None else self._used | new.used
+        whole = self._all + new.alone * new.needs
+        *found, own = self._shared([*self._needs, new.needs], [*self._most, new.alone], used, whole)
+        return own, dict(zip(self._names, found, strict=True))
+
+    def _shared(
+        self, needs: Sequence[Array], most: Sequence[float], used: Array, whole: Array
+    ) -> list[float]:
+        room = cut_rooms(self._graph, used)
+        tight = whole > room * (1 + 1e-12)  # nobody is held up by the others
+        shares = share_fairly(np.array([one[tight] for one in needs]), room[tight], np.array(most))
+        return [float(share) for share in shares]
 
 
 def share_fairly(needs: Array, room: Array, most: Array) -> Array:
@@ -51,16 +79,19 @@ def share_fairly(needs: Array, room: Array, most: Array) -> Array:
     shares = np.zeros(len(needs))
     grows = most > 0
     level = 0.0
+    demand = needs[grows].sum(0)
+    nothing = 1e-12 * demand  # what rounding leaves where all have stopped
     while grows.any():
-        demand = needs[grows].sum(0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.where(demand > 0, left / demand, inf)
+            steps = np.where(demand > nothing, left / demand, inf)
         step = min(float(steps.min(initial=inf)), float(most[grows].min()) - level)
         level += step
         shares[grows] = level
         left = np.maximum(left - step * demand, 0.0)
         full = steps <= step * (1 + 1e-9)
-        grows &= (most > level * (1 + 1e-12)) & ~(needs[:, full] > 0).any(1)
+        stops = grows & ((most <= level * (1 + 1e-12)) | (needs[:, full] > 0).any(1))
+        demand -= needs[stops].sum(0)
+        grows &= ~stops
     return shares
 
 

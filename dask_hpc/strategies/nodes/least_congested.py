@@ -9,8 +9,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.snapshot import Neighbourhood, Picked
 from dask_hpc.model.topology import Topology
-from dask_hpc.planning.network.bounds import thetas
-from dask_hpc.planning.network.demands import Traffic
+from dask_hpc.planning.network.bounds import JobsTogether
 from dask_hpc.planning.network.sends import sent_by, sent_by_all
 from dask_hpc.strategies.nodes.contiguous import Contiguous
 from dask_hpc.strategies.nodes.first import First
@@ -41,17 +40,19 @@ class LeastCongested(NodesStrategy):
 
     name: ClassVar[str] = "least-congested"
 
-    moves: Annotated[int, Parameter("moves of a node that are tried at most", low=0, high=100_000)] = 200
+    moves: Annotated[int, Parameter("moves of a node that are tried at most", low=0, high=100_000)] = 50
 
     def pick(
         self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], around: Neighbourhood
     ) -> Picked:
         """The nodes to take, in order."""
         contiguous = _OTHERS["contiguous"].pick(job, count, idle, held, around)
-        if around.topology is None or not job.traffic:
+        if around.topology is None or not job.traffic or len(held) + count < 2:
             return contiguous
-        worth = _Worth(around.topology, job, held, around)
+        worth = _Worth(around.topology, job, count, held, around)
         known = {"contiguous": tuple(contiguous.nodes)}
+        if not _is_better(worth.most, worth.of(known["contiguous"])):
+            return contiguous
         for name in ("spread", "first"):
             known[name] = tuple(_OTHERS[name].pick(job, count, idle, held, around).nodes)
         scores = {name: worth.of(chosen) for name, chosen in known.items()}
@@ -99,20 +100,24 @@ def _is_better(one: _Score, other: _Score) -> bool:
 class _Worth:
     """What placements of one job are worth."""
 
-    def __init__(self, topology: Topology, job: Job, held: Sequence[str], around: Neighbourhood) -> None:
-        self._topology, self._job, self._held = topology, job, tuple(held)
-        others = [one for one in around.running.values() if one.job.id != job.id]
-        self._others = sent_by_all(topology, others)
-        self._sizes = {one.job.id: len(one.nodes) for one in others}
+    def __init__(
+        self, topology: Topology, job: Job, count: int, held: Sequence[str], around: Neighbourhood
+    ) -> None:
+        self._topology, self._job, self._count, self._held = topology, job, count, tuple(held)
+        others = sent_by_all(topology, (one for one in around.running.values() if one.job.id != job.id))
+        self._others = JobsTogether(topology, others)
+        self._sizes = {name: len(around.running[name].nodes) for name in others}
+        self._alone = self._others.thetas() if others else {}
+
+    @property
+    def most(self) -> _Score:
+        """What none is better than: everybody gets everything."""
+        return sum(self._sizes.values()) + len(self._held) + self._count, 1.0
 
     def thetas(self, chosen: tuple[str, ...]) -> tuple[float | None, Mapping[str, float]]:
         """Of the job, if its nodes are joined by any link that is known, and of the others."""
-        own = self._held + chosen
-        demands: dict[str, Traffic] = dict(self._others)
-        if (sent := sent_by(self._topology, own, self._job.traffic)) is not None:
-            demands[self._job.id] = sent
-        found = thetas(self._topology, demands)
-        return found.pop(self._job.id, None), found
+        sent = sent_by(self._topology, self._held + chosen, self._job.traffic)
+        return (None, self._alone) if sent is None else self._others.thetas_with(sent)
 
     def of(self, chosen: tuple[str, ...]) -> _Score:
         """Of a placement."""

@@ -16,7 +16,7 @@ _REMEMBERED = 200  # pairs that were tried
 _PATIENCE = 8  # times as many tasks as are to be seen: then a try has come to nothing
 
 
-class NeighbourTrial(NamedTuple):
+class KindTrial(NamedTuple):
     """How many tasks of the kind were left when it began, and whether nothing has come of it."""
 
     begun: int
@@ -24,7 +24,7 @@ class NeighbourTrial(NamedTuple):
 
 
 #: what is tried, or was: a kind beside another; beside itself: fewer of it alone
-Trials = Mapping[tuple[str, str], NeighbourTrial]
+Trials = Mapping[tuple[str, str], KindTrial]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class GoodNeighbours(TogetherStrategy):
         kinds = self._most_of_it(view)
         if view.threads < 2 or not kinds:
             return {}, trials
-        slowdowns = Slowdowns(view.seen, self.known)
+        names = {kind.name for kind in kinds}
+        slowdowns = Slowdowns((one for one in view.seen if one.kind in names), self.known)
         limits = self._best(view, kinds, slowdowns)
         if limits:
             return limits, trials
@@ -146,13 +147,13 @@ class GoodNeighbours(TogetherStrategy):
 
     def _tried(self, pair: tuple[str, str], left: int, needed: int, trials: Trials) -> Trials | None:
         """What is to be remembered if this is tried now; None if it came to nothing."""
-        found = trials.get(pair, NeighbourTrial(left))
+        found = trials.get(pair, KindTrial(left))
         if found.is_over:
             return None
         begun = max(left, found.begun) if found.begun - left <= _PATIENCE * needed else found.begun
         others = {one: trial for one, trial in trials.items() if one != pair}
         over = begun - left > _PATIENCE * needed
-        return {**dict(list(others.items())[-_REMEMBERED:]), pair: NeighbourTrial(begun, over)}
+        return {**dict(list(others.items())[-_REMEMBERED:]), pair: KindTrial(begun, over)}
 
 
 def _end(phases: Sequence[MixPhase], kind: KindWork) -> float:

@@ -13,13 +13,15 @@ from dask_hpc.history.kinds import KindHistory, PastKind
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.story import Explanation
 from dask_hpc.model.units import show_bytes
-from dask_hpc.strategies.memory.memory_view import KindMemory
+from dask_hpc.strategies.memory.memory_view import KindMemory, WorkerMemory
 from dask_hpc.strategies.strategy import MemoryStrategy
 from dask_hpc.together.scheduler.peaks import KindPeaks
 from dask_hpc.together.scheduler.worker_memory import WorkerMemories
+from dask_hpc.together.worker.peaks import TOPIC
 
 _UNHEARD = 5.0  # seconds after the end of a kind's first task, when nobody will say what it needed
 _PATIENCE = 5.0  # seconds that a disk has when control ends
+_TOLD = 1000  # kinds of which it is remembered what was told
 _SHOWN = 50  # kinds that the status has, those that need most
 
 
@@ -34,6 +36,7 @@ class MemoryRule:
         #: kinds that tasks have ended of, of which nobody has said what they need, and since when
         self._unheard: dict[str, float] = {}
         self._told: dict[str, str] = {}
+        self._is_told_of_nonsense = False
         self._history = KindHistory.of(context.settings["history"])
         self._writing: asyncio.Task[None] | None = None
 
@@ -48,17 +51,34 @@ class MemoryRule:
         if not self.peaks.is_known(kind):
             self._unheard.setdefault(kind, self._context.clock())
 
+    def becomes(self, strategy: MemoryStrategy) -> None:
+        """Another strategy, or other parameters: what was heard is still so."""
+        self._strategy = strategy
+        self._told.clear()
+
+    def worker_joins(self) -> bool:
+        """Whether it is the first that can tell what tasks need, or may be able to."""
+        nobody_told = self.memories.nobody_told
+        self.memories.changed()
+        return nobody_told and self.memories.least() is not None
+
     def worker_leaves(self, address: str) -> None:
         """It is gone."""
         self.memories.forget(address)
 
     def hear(self, message: Mapping[str, Any]) -> list[str]:
-        """What a worker has to say at once. Of which kinds more is known now."""
-        worker, news = str(message["worker"]), []
-        if kinds := message.get("kinds"):
-            news += self._heard(worker, kinds)
-        if running := message.get("running"):
-            news += self.peaks.hear_running(running, self._context.clock())
+        """What a worker has to say at once. Of which kinds more is known now. Whoever may log events may say
+        anything: what makes no sense is not heard."""
+        news: list[str] = []
+        try:
+            if kinds := message.get("kinds"):
+                news += self._heard(str(message["worker"]), kinds)
+            if running := message.get("running"):
+                news += self.peaks.hear_running(running, self._context.clock())
+        except (AttributeError, KeyError, TypeError, ValueError):
+            if not self._is_told_of_nonsense:
+                self._is_told_of_nonsense = True
+                self._context.tell("warning", f"an event {TOPIC} makes no sense; such are not heard")
         return news
 
     def hear_heartbeat(self, address: str, said: Any) -> list[str]:
@@ -92,12 +112,14 @@ class MemoryRule:
         least = self.memories.least()
         return least is not None and self._strategy.keeps(self._known(kind), least)
 
-    def fits(self, room: compat.WorkerRoom, kind: str, kept: Mapping[str, int]) -> bool:
-        """Whether one more may begin on that worker. ``kept``: what it has of all kinds that are let pass one
-        by one."""
+    def fits(
+        self, room: compat.WorkerRoom, kind: str, kept: Mapping[str, int], there: Mapping[str, int]
+    ) -> bool:
+        """Whether one more may begin on that worker. ``there``: how many tasks of each kind it has; ``kept``:
+        of those that are let pass one by one."""
         if not self.memories.is_told(room):
             return True
-        memory = self.memories.now(room, self._strategy, kept, kind, self._context.clock())
+        memory = self.memories.now(room, self._strategy, kept, there, kind, self._context.clock())
         return self._strategy.fits(self._known(kind), memory)
 
     def _known(self, kind: str) -> KindMemory:
@@ -112,18 +134,22 @@ class MemoryRule:
             known = self._known(kind)
             words = f"{self._strategy.at_once(known, least)} at once on a worker"
             if self._told.get(kind) != words:
+                self._told.pop(kind, None)
                 self._told[kind] = words
+                if len(self._told) > _TOLD:
+                    del self._told[next(iter(self._told))]
                 need, limit = show_bytes(known.peak or 0.0), show_bytes(least.limit)
-                inputs = {"peak": known.peak, "limit": least.limit, "base": least.base}
+                inputs = {"one needs": need, "limit": limit, "taken when idle": show_bytes(least.base)}
                 why = Explanation(f"memory: {self._strategy.name}", inputs, ())
                 self._context.tell("memory-lane", f"{kind}: {words}: one needs {need} of {limit}", why)
 
     def status(self) -> dict[str, Any]:
-        """What is known of the kinds that need most."""
+        """What is known of the kinds that need most, on the worker that has least for each thread."""
         least = self.memories.least()
         known = sorted(self.peaks.known(), key=lambda one: -one[1].bytes)[:_SHOWN]
         return {
             "why_not": sorted(set(self.memories.silent.values())),
+            "worker": _plain(least) if least else None,
             "kinds": [
                 {
                     "kind": kind,
@@ -174,3 +200,8 @@ class MemoryRule:
             self._context.tell("warning", one_line(words))
         finally:
             self._writing = None
+
+
+def _plain(worker: WorkerMemory) -> dict[str, float]:
+    """What it has, and what it has it for."""
+    return {"limit": worker.limit, "base": worker.base, "threads": worker.threads}

@@ -17,6 +17,7 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import one_line, shown
 from dask_hpc.model.interference import MEM_CLASSES, mem_class_of
 from dask_hpc.model.story import Explanation
+from dask_hpc.model.units import finite
 from dask_hpc.planning.colocation.observed import Observations, SeenKind
 from dask_hpc.planning.colocation.slowdowns import Company
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
@@ -40,16 +41,25 @@ class Neighbours:
         self._doubted: set[str] = set()
         #: why a worker has no counters
         self._why_not: dict[str, str] = {}
+        #: what people see of kinds, until more is learned: whoever looks may look often
+        self._shown: dict[str, Any] | None = None
+
+    def becomes(self, strategy: Any) -> None:
+        """Another strategy, or other parameters: what was seen is still so."""
+        self._strategy = strategy
+        self._memory.clear()
 
     def hear(self, address: str, said: Mapping[str, Any]) -> None:
         """What a worker tells of its tasks."""
         self._why_not[address] = str(said["why_not"])
-        self.observations.hear(self._context.nodes.node_of(address), address, said)
+        if self.observations.hear(self._context.nodes.node_of(address), address, said):
+            self._shown = None
 
     def hear_class(self, kind: str, said: Any) -> None:
         """A person says how much a kind uses memory (``dask.annotate(mem_class=...)``)."""
         if said in MEM_CLASSES:
             self._said[kind] = said
+            self._shown = None
         elif kind not in self._doubted:
             self._doubted.add(kind)
             words = f"{kind}: mem_class: found {shown(said)}; allowed: {', '.join(MEM_CLASSES)}"
@@ -157,31 +167,43 @@ class Neighbours:
 
     def status(self) -> dict[str, Any]:
         """What is known of kinds beside each other, and what follows from it."""
-        seen = self.observations.kinds()
-        newest, matrix = list(seen)[-_SHOWN:], self.observations.matrix()
+        if self._shown is None:
+            self._shown = self._kinds_shown()
         return {
-            "kinds": [
-                {
-                    "kind": kind,
-                    "tasks": seen[kind].tasks,
-                    "seconds": seen[kind].baseline,
-                    "class": self._said.get(kind) or _class_of(seen[kind]),
-                    "by": seen[kind].by,
-                }
-                for kind in newest
-            ],
-            "slowdowns": {
-                kind: {other: one.ratio for other, one in matrix.get(kind, {}).items() if other in newest}
-                for kind in newest
-            },
+            **self._shown,
             "limits": [
                 {"job": job.id if job else "", **_plain(limit)}
                 for job, limits in self.limits.items()
                 for limit in limits.values()
             ],
+            "why_not": sorted({why for why in self._why_not.values() if why}),
+        }
+
+    def _kinds_shown(self) -> dict[str, Any]:
+        """The newest kinds, how they slow each other, and how well that was foreseen."""
+        newest = list(self.observations.kinds().items())[-_SHOWN:]
+        matrix = self.observations.matrix(among={kind for kind, _ in newest})
+        return {
+            "kinds": [
+                {
+                    "kind": kind,
+                    "tasks": seen.tasks,
+                    "seconds": seen.baseline,
+                    "how": seen.how,
+                    "class": _class_of(seen),
+                    "by": seen.by,
+                }
+                for kind, seen in newest
+            ],
+            "slowdowns": {
+                kind: {
+                    other: finite(one._asdict())  # nobody knows how sure one task is
+                    for other, one in matrix.get(kind, {}).items()
+                }
+                for kind, _ in newest
+            },
             "mpe": self.observations.mpe(),
             "nrmse": self.observations.nrmse(),
-            "why_not": sorted(set(self._why_not.values())),
         }
 
 

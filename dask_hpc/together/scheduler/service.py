@@ -14,7 +14,6 @@ many on a node as do not slow each other.
    waits in another queue, are left alone.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -22,42 +21,17 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service, Timer, WorkerSetting
-from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks, TaskRow
+from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks
+from dask_hpc.strategies.together.neighbours_view import KindLimit
 from dask_hpc.together.scheduler.memory_rule import MemoryRule
 from dask_hpc.together.scheduler.neighbours import Neighbours
+from dask_hpc.together.scheduler.openings import KindRow, Openings, Turn
 from dask_hpc.together.scheduler.worker_memory import WorkerRooms
 from dask_hpc.together.worker.observer import METRIC, TaskObserver
 from dask_hpc.together.worker.peaks import TOPIC
 
 _OFTEN = 0.5  # of the time between two heartbeats of a worker: so often it is looked
 _AT_REST = 3  # heartbeats after the last task, what was to be heard of it has been
-
-
-class KindRow(TaskRow):
-    """The tasks of one kind."""
-
-    in_flight: dict[Hashable, str]
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.in_flight = {}
-        #: how many of them each worker was sent
-        self.on: Counter[str] = Counter()
-        #: jobs for whose tasks no worker had room when it was last looked
-        self.stuck: set[LiveJob | None] = set()
-
-    def departs(self, key: Hashable, address: str) -> None:
-        """A task was sent."""
-        self.in_flight[key] = address
-        self.on[address] += 1
-
-    def arrives(self, key: Hashable) -> str:
-        """It is not there any more. Where it was."""
-        address = self.in_flight.pop(key)
-        self.on[address] -= 1
-        if not self.on[address]:
-            del self.on[address]
-        return address
 
 
 class KindLanes(KeptTasks[KindRow], Service):
@@ -83,10 +57,9 @@ class KindLanes(KeptTasks[KindRow], Service):
         self._strategies: tuple[Any, Any] = None, None
         self.memory: MemoryRule | None = None
         self.neighbours: Neighbours | None = None
-        #: where something has ended since the last look
-        self._fresh: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._last_task = 0.0
+        self._is_released = False
         self.policy_changes()
 
     def policy_changes(self) -> None:
@@ -96,9 +69,14 @@ class KindLanes(KeptTasks[KindRow], Service):
         before, self._strategies = self._strategies, strategies
         is_off = strategies == (None, None)
         self._observers.set(None if is_off else (together is not None, memory is not None))
-        if together != before[1]:
+        if self.neighbours is not None and together is not None:
+            self.neighbours.becomes(together)
+        elif together != before[1]:
             self.neighbours = None if together is None else Neighbours(self.context, together)
-        if memory != before[0]:
+        if self.memory is not None and memory is not None:
+            self.memory.becomes(memory)
+            self._heed(kind for kind, _ in list(self.memory.peaks.known()))
+        elif memory != before[0]:
             if self.memory is not None:
                 self.memory.write()
             self.memory = None if memory is None else MemoryRule(self.context, memory)
@@ -114,6 +92,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         if self.memory is not None:
             self.memory.write()
         self._observers.set(None)
+        self._is_released = True
         self._stop()
 
     def _stop(self) -> None:
@@ -134,7 +113,10 @@ class KindLanes(KeptTasks[KindRow], Service):
             self.memory.write()
 
     async def _recall(self, memory: MemoryRule) -> None:
-        self._heed(await memory.recall())
+        """Of a rule that may not be in force any more when the disk has answered."""
+        known = await memory.recall()
+        if memory is self.memory and not self._is_released:
+            self._heed(known)
 
     # what happens
 
@@ -158,18 +140,31 @@ class KindLanes(KeptTasks[KindRow], Service):
                 if said is not None and self.neighbours is not None:
                     self.neighbours.hear_class(kind, said)
             if kept[kind] and self._may_wait_here(key, task):
-                self.keep_back(key, task, self.by_name.setdefault(kind, KindRow(kind)))
+                self.keep_back(key, task, self._row(kind))
 
     def _may_wait_here(self, key: Hashable, task: Any) -> bool:
         is_free = self.may_be_kept(key, task) and not self._waves.queues.keeps(key)
         return is_free and not compat.is_of_shuffle(task)
 
+    def task_moves(self, key: Hashable, start: str, finish: str) -> None:
+        row = self.row_of[key]
+        if finish == "processing" and key not in row.in_flight:  # somebody else sent it
+            row.departs(key, compat.address_of(compat.find_task(self._scheduler, key)))
+        super().task_moves(key, start, finish)
+
     def lands(self, row: KindRow, key: Hashable, is_done: bool) -> None:
-        self._fresh.add(row.arrives(key))
+        address = row.arrives(key)
+        workers = [address]
+        if self.neighbours is not None:
+            workers = list(self.context.nodes.workers(self.context.nodes.node_of(address)))
+        for one in self.by_name.values():
+            one.loosen(workers)
         if is_done and self.memory is not None:
             self.memory.ended(row.name)
 
     def worker_joins(self, address: str) -> None:
+        if self.memory is not None and self.memory.worker_joins():
+            self._heed(compat.kinds_left(self._scheduler))
         self._loosen()
 
     def worker_leaves(self, address: str) -> None:
@@ -178,6 +173,8 @@ class KindLanes(KeptTasks[KindRow], Service):
             self.memory.worker_leaves(address)
         if self.neighbours is not None:
             self.neighbours.worker_leaves(address)
+        if self.by_name:
+            self._wake()  # what it had is computed again
         self._loosen()
 
     def log_event(self, topic: str, message: Any) -> None:
@@ -207,7 +204,6 @@ class KindLanes(KeptTasks[KindRow], Service):
         counted."""
         if kind in self.by_name:
             return
-        row = KindRow(kind)
         queued = []
         for key in compat.not_sent(self._scheduler, kind):
             task = compat.find_task(self._scheduler, key)
@@ -215,18 +211,25 @@ class KindLanes(KeptTasks[KindRow], Service):
                 if (job := self.context.owner.get(key)) is not None:
                     job.held.pop(key, None)
                     job.ready.discard(key)
-                self.keep_back(key, task, row)
+                self.keep_back(key, task, self._row(kind))
                 self.changes_hands(key, task)
-                queued.append(key)
-        if not row.tasks:
-            return
-        self.by_name[kind] = row
-        for key, task in compat.in_flight(self._scheduler):
-            if compat.prefix(task) == kind and key not in self.row_of and self.may_be_kept(key, task):
-                self.row_of[key] = row
-                row.tasks += 1
-                row.departs(key, compat.address_of(task))
-        compat.release_queued(self._scheduler, queued, "hpc-kind")
+                if compat.is_queued(task):
+                    queued.append(task)
+        self._waves.take_out([task.key for task in sorted(queued, key=lambda task: task.priority)])
+
+    def _row(self, kind: str) -> KindRow:
+        """That of a kind; if it is new, with those that are in flight already."""
+        row = self.by_name.get(kind)
+        if row is None:
+            row = self.by_name[kind] = KindRow(kind)
+            for key, task in compat.in_flight_of(self._scheduler, kind):
+                if self._may_wait_here(key, task):
+                    if (job := self.context.owner.get(key)) is not None:
+                        job.passed.discard(key)
+                    self.row_of[key] = row
+                    row.tasks += 1
+                    row.departs(key, compat.address_of(task))
+        return row
 
     def _open(self, row: KindRow) -> None:
         """Tasks of that kind are Dask's own business from now on."""
@@ -246,7 +249,7 @@ class KindLanes(KeptTasks[KindRow], Service):
     def _loosen(self) -> None:
         """Somebody may have room, or more is known of what tasks need."""
         for row in self.by_name.values():
-            row.stuck.clear()
+            row.loosen()
         if self.by_name:
             self._waves.queue_wakes(None)
 
@@ -254,7 +257,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         now, heartbeat = self.context.clock(), compat.heartbeat_seconds(self._scheduler)
         if compat.unfinished(self._scheduler):
             self._last_task = now
-        if now - self._last_task < _AT_REST * heartbeat or self.row_of:
+        if now - self._last_task < _AT_REST * heartbeat:
             self._timer.set(_OFTEN * heartbeat)
         for address, said in compat.metrics(self._scheduler, METRIC):
             self._listen(address, said)
@@ -284,7 +287,14 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.has_news = self.wants_slots = False
         if not self.by_name:
             return
-        rooms = WorkerRooms(self._scheduler)
+        turn = Turn(
+            self.context.nodes,
+            WorkerRooms(self._scheduler),
+            self.memory,
+            self.by_name,
+            compat.open_workers(self._scheduler),
+        )
+        known: dict[tuple[str, LiveJob | None], Openings] = {}
         done: set[tuple[str, LiveJob | None]] = set()
 
         def may_pass(row: KindRow, job: LiveJob | None) -> bool:
@@ -294,57 +304,39 @@ class KindLanes(KeptTasks[KindRow], Service):
             head = self.first(may_pass)
             if head is None:
                 break
-            address = self._place(head, rooms, only_before_roots)
+            pair = head.row.name, head.job
+            limit = self.neighbours.limit(head.job, head.row.name) if self.neighbours is not None else None
+            if only_before_roots and self._goes_later(head, limit):
+                done.add(pair)
+                self.wants_slots |= not _is_confined(head.job)
+                continue
+            if pair not in known:
+                others = limit is not None and self._others_wait(head.row, head.job)
+                known[pair] = Openings(turn, head.row, head.job, limit, others)
+            task = compat.find_task(self._scheduler, head.key)
+            address = known[pair].best(compat.bytes_there(task))
             if address is None:
-                done.add((head.row.name, head.job))
+                done.add(pair)
+                self.wants_slots |= not _is_confined(head.job) and head.row.lacks_slot(head.job)
+            elif self._send(head, address):
+                known[pair].was_sent(address)
             else:
-                self._send(head, address)
-                rooms.forget(address)
+                known[pair].was_refused(address)
         else:
             self._waves.queue_wakes(None)
-        self._fresh.clear()
         for row in self.by_name.values():
             row.forget_empty()
 
-    def _place(self, head: Head[KindRow], rooms: WorkerRooms, only_before_roots: bool) -> str | None:
-        """The worker for the first task of a row: of those that have room the one that has most of what it
-        needs. None if nobody has, or another task that waits for slots goes first."""
-        row, job = head.row, head.job
-        inside = job.workers if job is not None and job.confined else None
-        rival = self._rival(head) if only_before_roots else None
-        limit = self.neighbours.limit(job, row.name) if self.neighbours is not None else None
-        is_later = rival is not None and rival.priority < head.priority
-        if is_later and (limit is None or compat.prefix(rival) == row.name):
-            self.wants_slots |= inside is None
-            return None
-        others = limit is not None and self._others_wait(row, job)
-        there = compat.bytes_there(compat.find_task(self._scheduler, head.key))
-        found: list[tuple[float, float, str]] = []
-        for address in self._fresh if job in row.stuck else rooms.addresses() if inside is None else inside:
-            room = rooms.of(address) if inside is None or address in inside else None
-            if room is None:
-                continue
-            if limit is not None:
-                if not self._has_seat(row, room, limit, others, rooms):
-                    self.wants_slots |= inside is None
-                    continue
-            elif not room.free:
-                self.wants_slots |= inside is None
-                continue
-            if self._fits(row, room):
-                found.append((-there.get(address, 0), room.tasks / room.threads, address))
-        if not found:
-            row.stuck.add(job)
-            return None
-        return min(found)[2]
-
-    def _rival(self, head: Head[KindRow]) -> Any:
-        """The first of the other root tasks that wait for the same slots."""
-        job = head.job
-        if job is None or not job.confined:
-            return compat.first_queued(self._scheduler)
-        first = job.ready.first()
-        return compat.find_task(self._scheduler, first[1]) if first else None
+    def _goes_later(self, head: Head[KindRow], limit: KindLimit | None) -> bool:
+        """Whether another root task that waits for the same slots goes first."""
+        if _is_confined(head.job):
+            first = head.job.ready.first() if head.job is not None else None
+            rival = compat.find_task(self._scheduler, first[1]) if first else None
+        else:
+            rival = compat.first_queued(self._scheduler)
+        if rival is None or rival.priority >= head.priority:
+            return False
+        return limit is None or compat.prefix(rival) == head.row.name
 
     def _others_wait(self, row: KindRow, job: LiveJob | None) -> bool:
         """Whether tasks of another kind wait for the threads of the same nodes."""
@@ -354,49 +346,34 @@ class KindLanes(KeptTasks[KindRow], Service):
             return bool(job.ready)
         return compat.first_queued(self._scheduler) is not None
 
-    def _has_seat(
-        self, row: KindRow, room: compat.WorkerRoom, limit: Any, others: bool, rooms: WorkerRooms
-    ) -> bool:
-        """Whether one more of the kind may run on the node of that worker: beside others, or alone."""
-        workers = self.context.nodes.workers(self.context.nodes.node_of(room.address))
-        here = sum(row.on[address] for address in workers)
-        if here < limit.beside and row.on[room.address] < room.threads:
-            return True  # whatever waits for a slot: it comes before that
-        if not room.free:
-            return False
-        known = [found for address in workers if (found := rooms.of(address)) is not None]
-        if others and any(found.tasks for found in known):
-            return False
-        threads = sum(found.threads for found in known)
-        busy = sum(found.tasks for found in known)
-        return busy < threads and here < (threads if limit.alone is None else max(1, limit.alone))
-
-    def _fits(self, row: KindRow, room: compat.WorkerRoom) -> bool:
-        if self.memory is None:
-            return True
-        address = room.address
-        kept = {name: one.on[address] for name, one in self.by_name.items() if one.on[address]}
-        return self.memory.fits(room, row.name, kept)
-
-    def _send(self, head: Head[KindRow], address: str) -> None:
+    def _send(self, head: Head[KindRow], address: str) -> bool:
+        """Whether it is on its way."""
         row, job, key = head.row, head.job, head.key
         row.ready[job].discard(key)
         row.departs(key, address)
         if self.memory is not None:
             self.memory.sent(row.name)
         stimulus = f"hpc-kind-{job.id}" if job else "hpc-kind"
-        if key not in compat.send(self._scheduler, {key: address}, stimulus) and key in row.in_flight:
+        if key in compat.send(self._scheduler, {key: address}, stimulus):
+            return True
+        if key in row.in_flight:
             row.arrives(key)
-            if (task := compat.find_task(self._scheduler, key)) is not None:
-                compat.restrict(task, self._shut)
+        task = compat.find_task(self._scheduler, key)
+        if task is not None and key in self.row_of:
+            compat.restrict(task, self._shut)
+            if compat.is_held(task):
+                self._waits(key, task, row)
+        return False
 
     # what is shown
 
     def status(self) -> Mapping[str, Any]:
-        """Which kinds are let pass one by one, and what is known of kinds."""
+        """Which kinds are let pass one by one, and what is known of kinds; None with neither strategy."""
         return {"together": self.part("together")}
 
     def part(self, name: str) -> Any:
+        if self.memory is None and self.neighbours is None:
+            return None
         return {
             "kept": [
                 {"kind": kind, "waiting": row.count_waiting(), "in_flight": len(row.in_flight)}
@@ -408,6 +385,11 @@ class KindLanes(KeptTasks[KindRow], Service):
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
         return {"kinds_kept": {"": len(self.by_name)}, "kinds_waiting": {"": self.count_waiting()}}
+
+
+def _is_confined(job: LiveJob | None) -> bool:
+    """Whether it has workers of its own."""
+    return job is not None and job.confined
 
 
 SERVICE = KindLanes

@@ -17,14 +17,13 @@ class WorkerRooms:
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self._known: dict[str, compat.WorkerRoom | None] = {}
-        self._all: list[str] | None = None
+        self._kinds: dict[str, Mapping[str, int]] = {}
+        self._all: Collection[str] | None = None
 
     def addresses(self) -> Collection[str]:
         """Of all that may start tasks."""
         if self._all is None:
-            rooms = list(compat.worker_rooms(self._scheduler, None))
-            self._known |= {room.address: room for room in rooms}
-            self._all = [room.address for room in rooms]
+            self._all = compat.running_workers(self._scheduler)
         return self._all
 
     def of(self, address: str) -> compat.WorkerRoom | None:
@@ -33,9 +32,17 @@ class WorkerRooms:
             self._known[address] = next(compat.worker_rooms(self._scheduler, [address]), None)
         return self._known[address]
 
+    def kinds(self, address: str) -> Mapping[str, int]:
+        """How many tasks of each kind it was given and has not ended."""
+        found = self._kinds.get(address)
+        if found is None:
+            found = self._kinds[address] = compat.kinds_on(self._scheduler, address)
+        return found
+
     def forget(self, address: str) -> None:
         """It was sent something."""
         self._known.pop(address, None)
+        self._kinds.pop(address, None)
 
 
 class WorkerMemories:
@@ -65,6 +72,15 @@ class WorkerMemories:
             self._quiet[room.address] = beside if not room.tasks else min(known, beside)
         self._is_known = False
 
+    @property
+    def nobody_told(self) -> bool:
+        """Whether there was no worker that can, when it was last asked."""
+        return self._least is None
+
+    def changed(self) -> None:
+        """There are others."""
+        self._is_known = False
+
     def cannot_tell(self, address: str, why: str) -> None:
         """What tasks need there nobody knows."""
         if self.silent.get(address) != why:
@@ -89,10 +105,17 @@ class WorkerMemories:
         return WorkerMemory(room.limit, room.threads, room.results + self._quiet.get(room.address, 0.0))
 
     def now(
-        self, room: compat.WorkerRoom, by: MemoryStrategy, kept: Mapping[str, int], kind: str, at: float
+        self,
+        room: compat.WorkerRoom,
+        by: MemoryStrategy,
+        kept: Mapping[str, int],
+        there: Mapping[str, int],
+        kind: str,
+        at: float,
     ) -> WorkerMemory:
-        """For a task of that kind. ``kept``: how many it has of those that are let pass one by one. Of the
-        others as many run as it has threads left, at worst those that need most."""
+        """For a task of that kind. ``there``: how many tasks of each kind it has; ``kept``: of those that are
+        let pass one by one. Of the others as many run as it has threads left, at worst those that need
+        most."""
         plain, left = self.plain(room), room.threads
         needed = 0.0
         for name, count in kept.items():
@@ -100,8 +123,8 @@ class WorkerMemories:
             left -= count
         others = [
             (by.need(self._peaks.of(name, at), plain), count)
-            for name, count in compat.kinds_on(self._scheduler, room.address).items()
-            if name not in kept and self._peaks.is_known(name)
+            for name, all_of_it in there.items()
+            if (count := all_of_it - kept.get(name, 0)) > 0 and self._peaks.is_known(name)
         ]
         for need, count in sorted(others, reverse=True):
             running = max(0, min(left, count))

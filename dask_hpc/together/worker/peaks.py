@@ -135,7 +135,6 @@ class PeakWatch:
                 return
             looks = self._may_look(run.kind)
             if looks:
-                self._take_over()
                 self._look()
             else:
                 self._missed = True
@@ -257,6 +256,7 @@ class PeakWatch:
         arrives = compat.arriving_bytes(self._worker) > 0
         known = self._known_bytes()
         most, now = self._memory.look()
+        self._take_over()  # also those that began just now
         left = float(now - known)
         # twice, as a result is reckoned a moment before it is known that it is less
         self._base, self._left = min(self._base, max(left, self._left)), inf if arrives else left

@@ -113,6 +113,24 @@ def test_the_law_has_the_strength_of_what_was_measured():
     assert "of 3 pairs a law" in found.reason and "fitted" in found.reason
 
 
+def test_kinds_of_which_nothing_is_known_are_as_all_are():
+    """The mean of what a task costs another, in all runs: (0.5 + 0.4 / 2 + 0) / 3."""
+    rows = [{"kind": "a", "seconds": 10, "mem_class": "I"}, {"kind": "b", "seconds": 10},
+            {"kind": "c", "seconds": 10}]  # fmt: skip
+    runs = {"a": 15, "2 b": 14, "c": 10}
+    found = plan(
+        *rows, *({"kind": "a", "seconds": seconds, "beside": beside} for beside, seconds in runs.items())
+    )
+    mean = (0.5 + 0.2 + 0.0) / 3
+    assert found.pairs["a"] == pytest.approx({"a": 1.5, "b": 1.2, "c": 1.0})
+    assert found.pairs["b"] == found.pairs["c"] == pytest.approx(dict.fromkeys("abc", 1 + mean))
+    assert found.known.slowdown("b", {"a": 1, "c": 2}) == pytest.approx(1 + 3 * mean)
+    assert "of 6 pairs nothing but the mean of all runs" in found.reason and "law" not in found.reason
+    lawful = plan(*rows, {"kind": "c", "seconds": 12, "beside": "b"})
+    assert "of 1 pair a law" in lawful.reason and "of 7 pairs nothing" in lawful.reason
+    assert lawful.pairs["a"]["b"] == pytest.approx(1.2)
+
+
 def test_the_law():
     law = InterferenceLaw()
     assert law.slowdown(1.0, []) == law.slowdown(0.0, [1.0]) == law.slowdown(1.0, [0.0]) == 1

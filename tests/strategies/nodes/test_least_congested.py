@@ -9,7 +9,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import Neighbourhood, Running
 from dask_hpc.model.topology import LinkLevel, Topology, xc30
-from dask_hpc.planning.network.bounds import thetas
+from dask_hpc.planning.network.bounds import JobsTogether, thetas
 from dask_hpc.planning.network.sends import sent_by, sent_by_all
 from dask_hpc.simulator import Platform
 from dask_hpc.strategies.nodes.contiguous import Contiguous
@@ -48,7 +48,7 @@ def test_it_keeps_away_from_links_that_are_full():
     assert nodes == [4, 5, 6, 7]
     # one of four nodes sends all it sends up a link that carries 4 and has 4 on it already
     assert reason.startswith(
-        "contiguous, with nodes moved: 100% of its traffic and 100% of the others' at worst"
+        "contiguous, with nodes moved: gets 100% of what it sends, others at worst 100%;"
     )
     assert "57%" in reason, "4 / 7 for both"
 
@@ -174,3 +174,20 @@ def test_what_a_job_sends():
         assert sent_by(TOPOLOGY, nodes, traffic) is None
     store = Platform(4, topology=xc30(1, 1, 6)).topology
     assert sent_by(store, [store.service[0], "1"], 6.0) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_one_more_beside_the_same_jobs_gets_what_it_would_get_among_them(data):
+    topology = data.draw(st.sampled_from([TOPOLOGY, xc30(2, 2, 3, service=False)]))
+    names = data.draw(st.permutations(list(topology.places)[:9]))
+    cuts = sorted(data.draw(st.lists(st.integers(0, 9), min_size=2, max_size=2)))
+    groups = names[: cuts[0]], names[cuts[0] : cuts[1]], names[cuts[1] :]
+    rates = st.sampled_from([1.0, 3.0, 9.0, 9e9, 30e9])
+    sent = [sent_by(topology, nodes, data.draw(rates)) for nodes in groups]
+    *others, last = [one for one in sent if one is not None]
+    named = {str(at): one for at, one in enumerate(others)}
+    own, beside = JobsTogether(topology, named).thetas_with(last)
+    assert {**beside, "last": own} == pytest.approx(thetas(topology, {**named, "last": last}))
+    if named:
+        assert JobsTogether(topology, named).thetas() == pytest.approx(thetas(topology, named))
