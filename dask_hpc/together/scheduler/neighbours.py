@@ -99,7 +99,7 @@ class Neighbours:
             return
         self._context.record(self._strategy, view, memory, found)
         rule = f"together: {self._strategy.name}"
-        why = Explanation(rule, {kind.name: kind.left for kind in view.kinds[:_SHOWN]}, ())
+        why = Explanation(rule, {f"left of {kind.name}": kind.left for kind in view.kinds[:_SHOWN]}, ())
         for limit in found.values():
             if not _same({limit.kind: limit}, {limit.kind: before.get(limit.kind)}):
                 self._context.tell_of("together", job, reason=str(limit), why=why)
