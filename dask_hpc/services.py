@@ -12,6 +12,7 @@ _MODULES = (
     "dask_hpc.lanes.scheduler",
     "dask_hpc.together.scheduler.service",
     "dask_hpc.tail.scheduler",
+    "dask_hpc.network.scheduler",
     "dask_hpc.power.scheduler.levers",
     "dask_hpc.power.service",
     "dask_hpc.checkpoint.scheduler.service",

@@ -52,9 +52,10 @@ ROOMS = {
     "lanes": {"model", "planning", "policy", "strategies.io", "config", "dask", "cluster"},
     "tail": {"model", "planning", "policy", "strategies.tail", "config", "dask", "cluster"},
     "together": {
-        "model", "planning", "policy", "strategies.memory", "strategies.together", "strategies.strategy", "config",
-        "dask", "cluster", "history.kinds",
+        "model", "planning", "policy", "strategies.memory", "strategies.together", "strategies.strategy",
+        "config", "dask", "cluster", "history.kinds",
     },
+    "network": {"model", "planning", "dask", "cluster.scheduler"},
     "simulator": {
         "model", "planning", "policy", "view", "strategies.checkpoint", "strategies.files", "strategies.io",
         "display",

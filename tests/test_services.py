@@ -11,7 +11,7 @@ import dask_hpc.cluster.scheduler
 
 ROOMS = [
     "power", "checkpoint", "in_situ", "bridge", "lanes", "tail", "redistribution", "view", "history",
-    "memory_files",
+    "memory_files", "network",
 ]  # fmt: skip
 
 #: Dask is imported once; each room is taken away in a process forked from there

@@ -12,7 +12,9 @@ from typing import Any
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.plan_colocation import colocation
 from dask_hpc.cli.plan_interval import interval
+from dask_hpc.cli.plan_network import network
 from dask_hpc.cli.plan_reservation import reservation
 from dask_hpc.cli.plan_resilience import resilience
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
@@ -46,10 +48,14 @@ def plan() -> None:
       dask-hpc plan interval --level partner 5s 10h --level store 150s 7d
       dask-hpc plan reservation --law "lognormal mean=21h std=20h" --checkpoint 1h
       dask-hpc plan resilience --nodes 6000 --run 24h --memory 32GB --mtbf 2.5y
+      dask-hpc plan colocation tasks.csv --cores 4
+      dask-hpc plan network cluster.yaml --plot cluster.svg
     """
 
 
+plan.add_command(colocation)
 plan.add_command(interval)
+plan.add_command(network)
 plan.add_command(reservation)
 plan.add_command(resilience)
 

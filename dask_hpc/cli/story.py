@@ -98,6 +98,8 @@ _STYLES = {
     "drain": "yellow",
     "store": "yellow",
     "files": "cyan",
+    "memory-lane": "yellow",
+    "together": "cyan",
     "error": "bold red",
     "fail": "bold red",
     "cancel": "red",

@@ -1,7 +1,7 @@
 """What a job asks for: checked on the client when it is said, checked again on the scheduler."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from getpass import getuser
 from math import inf
 from typing import Any
@@ -13,7 +13,7 @@ from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.job import KINDS, Job
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import PowerRange
-from dask_hpc.model.units import parse_duration
+from dask_hpc.model.units import parse_duration, parse_quantity
 
 #: the annotation that carries a request with every task of the job
 ANNOTATION = "hpc_job"
@@ -32,7 +32,7 @@ _SIZES = ("nodes", "min_nodes", "max_nodes")
 LAYOUTS = ("block", "cyclic")
 _FIELDS = frozenset(
     ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout", "value",
-     "deadline", "soft_deadline", "commits", "impure", "login")
+     "deadline", "soft_deadline", "commits", "impure", "traffic", "login")
 )  # fmt: skip
 #: a walltime that follows from past runs of that name
 AUTO = "auto"
@@ -51,7 +51,8 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
         fine = type(value) is int and 1 <= value <= MOST_NODES
         insist(fine, f"{where}: {key}", value, f"a whole number from 1 to {MOST_NODES:,}")
     times = ((key, parse_duration) for key in ("walltime", *_DEADLINES))
-    for key, read in (*times, ("power", PowerRange.read)):
+    others: tuple[tuple[str, Callable[[Any], Any]], ...] = (("power", PowerRange.read), ("traffic", _rate))
+    for key, read in (*times, *others):
         if key in found and (key, found[key]) != ("walltime", AUTO):
             with within(f"{where}: {key}"):
                 found[key] = read(found[key])
@@ -75,6 +76,10 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     insist(found["kind"] in KINDS, f"{where}: kind", found["kind"], ", ".join(KINDS))
     _model(found | {"id": name})
     return {"name": name, **found}
+
+
+def _rate(found: Any) -> float:
+    return parse_quantity(found, "B/s")
 
 
 def login() -> str:

@@ -299,6 +299,24 @@ def follow_replicas(scheduler: Any, arrived: Callable[[str, Iterable[Any]], None
     return end
 
 
+class ReceivedLog:
+    """What a worker has written down anyway of the results that it fetched from others."""
+
+    def __init__(self, worker: Any) -> None:
+        self._log = worker.transfer_incoming_log
+        self._last: Any = self._log[-1] if self._log else None
+
+    def read(self) -> dict[str, int]:
+        """Bytes by the address of who had them, since the last call."""
+        found: dict[str, int] = {}
+        for one in reversed(self._log):
+            if one is self._last:
+                break
+            found[one["who"]] = found.get(one["who"], 0) + one["total"]
+        self._last = self._log[-1] if self._log else None
+        return found
+
+
 def memory_of(scheduler: Any, address: str, at_worst: bool = False) -> tuple[int, int]:
     """A worker's memory limit (0 for none) and what of it is in use, in bytes; ``at_worst``: if all its
     results have come since its process was measured."""

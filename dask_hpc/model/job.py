@@ -32,6 +32,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("recorded", lambda v: v is None or v > 0, "more than 0 s, or nothing"),
     ("memory", lambda v: v is None or 0 < v < inf, "more than 0 B, or nothing"),
     ("messages", lambda v: 0 <= v <= 1, "a share of its time, 0 to 1"),
+    ("traffic", lambda v: v is None or 0 <= v < inf, "0 B/s or more, or nothing"),
     ("user", lambda v: type(v) is str, "a name"),
 )
 
@@ -47,8 +48,10 @@ class Job:
     many seconds such jobs have taken on the start nodes before: a body knows it, from a history or from what
     it simulates; no user says it. One that ``commits`` goes on from its last commit when it is stopped, on
     whatever size it is started again. What it has to keep for that are ``memory`` bytes on each node, and a
-    share of its time goes into ``messages``: for strategies that reckon with failures. The tasks of one that
-    is ``impure`` do more than to give results, and never run twice at a time.
+    share of its time goes into ``messages``: for strategies that reckon with failures. ``traffic`` is what
+    each of its nodes sends to the others of it, all alike, in bytes per second while nothing keeps it from
+    working; None: nobody knows. The tasks of one that is ``impure`` do more than to give results, and never
+    run twice at a time.
     """
 
     id: str
@@ -71,6 +74,7 @@ class Job:
     commits: bool = False
     memory: float | None = None
     messages: float = 0.0
+    traffic: float | None = None
     impure: bool = False
 
     def __post_init__(self) -> None:
@@ -92,6 +96,7 @@ class Job:
                 and (self.recorded is None or self.recorded > 0)
                 and (self.memory is None or 0 < self.memory < inf)
                 and 0 <= self.messages <= 1
+                and (self.traffic is None or 0 <= self.traffic < inf)
             )
         except (ArithmeticError, TypeError, ValueError):
             fine = False

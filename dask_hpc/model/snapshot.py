@@ -13,6 +13,7 @@ from dask_hpc.model.node import Borrower, Lent, Node, NodeWish
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Corridor, PowerView
 from dask_hpc.model.speedup import smallest_legal
+from dask_hpc.model.topology import Topology
 from dask_hpc.model.waiting import Ranking, Waiting
 
 #: how far a job that failed, or that was interrupted for one, goes ahead of the queue
@@ -40,12 +41,29 @@ class Running(NamedTuple):
     resized_at: float = -inf
 
 
+class Neighbourhood(NamedTuple):
+    """What who picks nodes for a job sees of the machine. It is not to be changed."""
+
+    nodes: Mapping[str, Node]
+    #: the machine's network; None where nobody knows it
+    topology: Topology | None = None
+    #: the jobs that run, with the nodes they hold and what they send (``Job.traffic``)
+    running: Mapping[str, Running] = {}
+
+
+class Picked(NamedTuple):
+    """Nodes for a job, and why these, where that is worth telling."""
+
+    nodes: Sequence[str]
+    reason: str = ""
+
+
 class Picker(Protocol):
     """Chooses nodes for a job: see ``NodesStrategy``."""
 
     def pick(
-        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
-    ) -> Sequence[str]:
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], around: Neighbourhood
+    ) -> Picked:
         """So many of the idle nodes, in order."""
 
 
@@ -53,8 +71,8 @@ class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
     __slots__ = ("borrowers", "by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead",
-                 "parts", "picker", "power", "progress", "requests", "resizable", "resting", "revision",
-                 "running", "stopping", "waiting", "withheld")  # fmt: skip
+                 "parts", "picked", "picker", "power", "progress", "requests", "resizable", "resting",
+                 "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -66,6 +84,10 @@ class Indices:
         self.parts = Counter(node.place[:1] for node in self.nodes.values())
         #: who chooses nodes for jobs; None: the first that are idle
         self.picker: Picker | None = None
+        #: why a job has just got the nodes it got, if there is something to tell
+        self.picked = ""
+        #: the machine's network, as far as it is known
+        self.topology: Topology | None = None
         #: nodes that are there but not to be given away just now
         self.withheld: set[str] = set()
         self.waiting = Waiting(order)
@@ -378,12 +400,14 @@ class Indices:
         if self.picker is not None:
             running = self.running.get(job_id)
             job = self.waiting[job_id] if running is None else running.job
-            taken = tuple(self.picker.pick(job, nodes, idle[::-1], held, self.nodes))
-            chosen = set(taken)
+            around = Neighbourhood(self.nodes, self.topology, self.running)
+            found, self.picked = self.picker.pick(job, nodes, idle[::-1], held, around)
+            taken, chosen = tuple(found), set(found)
             if len(taken) != nodes or len(chosen) != nodes or not chosen.issubset(idle):
                 raise ValueError(f"a policy picked {taken} for job {job_id!r}: not {nodes} idle nodes")
             self.idle[:] = [name for name in idle if name not in chosen]
             return taken
+        self.picked = ""
         taken = tuple(idle[: -nodes - 1 : -1])
         del idle[-nodes:]
         return taken

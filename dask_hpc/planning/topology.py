@@ -36,8 +36,12 @@ def read_topology(text: str | bytes) -> dict[str, Place]:
     lines = [line.partition("#")[0] for line in text.splitlines()]
     if any(line.lstrip().startswith("SwitchName=") for line in lines):
         return _of_slurm([line for line in lines if line.strip()])
+    return places_in(read_yaml(text, LIMIT))
+
+
+def places_in(tree: Any) -> dict[str, Place]:
+    """The place of each node by name, of a tree that was read."""
     found: dict[str, Place] = {}
-    tree = read_yaml(text, LIMIT)
     insist(isinstance(tree, Mapping), "", tree, _ALLOWED)
     _walk(tree, (), found)
     return found

@@ -13,6 +13,8 @@ from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.reproduce import (
     agents,
     applications,
+    colocation_prediction,
+    colocation_scheduling,
     corridor,
     energy_intervals,
     esp_malleable_share,
@@ -25,6 +27,7 @@ from dask_hpc.reproduce import (
     malleable_jobs,
     memory_files_growth,
     multilevel,
+    network_fragmentation,
     proactive,
     redistribution,
     reservation_checkpoints,
@@ -80,6 +83,9 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "resilience-exact": resilience_exact.run,
     "resilience-size": resilience_size.run,
     "resilience-reliability": resilience_reliability.run,
+    "colocation-prediction": colocation_prediction.run,
+    "colocation-scheduling": colocation_scheduling.run,
+    "network-fragmentation": network_fragmentation.run,
 }
 
 

@@ -89,6 +89,12 @@ def io_demand(application: Application, platform: Platform, nodes: int) -> IoDem
     return platform.io_demand(operations, data)
 
 
+def sent_bytes(application: Application, nodes: int) -> float:
+    """What each node sends to others of its job in the whole run."""
+    tasks = ((task, times) for task, times in _all_tasks(application) if task.kind == "communicate")
+    return sum(task.amount(nodes) * times for task, times in tasks)
+
+
 def quiet_runtime(application: Application, platform: Platform, nodes: int) -> float:
     """Seconds on ``nodes`` nodes when nobody else uses the file system."""
     seconds = 0.0
@@ -109,7 +115,7 @@ def _all_tasks(application: Application) -> list[tuple[Task, int]]:
 
 def rate(kind: TaskKind, platform: Platform) -> float:
     """What a node does of it in a second, but for reading and writing."""
-    return {"compute": platform.speed, "communicate": platform.link, "idle": 1.0}[kind]
+    return {"compute": platform.speed, "communicate": platform.way, "idle": 1.0}[kind]
 
 
 #: characters; what is longer is no formula

@@ -73,6 +73,7 @@ class Engine:
             self.file_system.loads = record.loads
         self._services = tuple(services)
         self._followers = tuple(one for one in services if one.follows_decisions)
+        self._watchers = tuple(one for one in services if one.follows_instants)
         # every job that starts asks them: those that never have an answer are not asked
         self._escorts = tuple(one for one in services if type(one).accompany is not MachineService.accompany)
         self.desk = MachineDesk(self, services)
@@ -81,6 +82,7 @@ class Engine:
         for service in services:
             service.join(self)
         self._observe(Indices(self.platform.node_list(), policy.queue))
+        self.indices.topology = self.platform.topology
         self.indices.overhead = self.platform.launch + self.platform.cleanup
         if self.platform.only_ticks:
             self.indices.overhead += self.platform.tick / 2  # nodes wait for the next decision
@@ -114,7 +116,7 @@ class Engine:
         submitted = inf if arrival is None else arrival.job.submitted
         live, events, indices, file_system = self._live, self._events, self.indices, self.file_system
         transfers = file_system.transfers
-        only_ticks = self.platform.only_ticks
+        only_ticks, watchers = self.platform.only_ticks, self._watchers
         if self.platform.failures is not None:
             self._failures = self.platform.failures.times(self.platform.nodes)
             self._next_failure()
@@ -152,6 +154,8 @@ class Engine:
             while self._at_point:
                 if self._leave_points(now):
                     self._decide()  # who shrank at its scheduling point has freed nodes
+            for service in watchers:
+                service.settled(now)
             rounds += 1
             if progress is not None and rounds % _BETWEEN_REPORTS == 0:
                 progress(seen)
@@ -395,6 +399,8 @@ class Engine:
         if self.platform.launch:
             self.indices.expect_end(job.id, running.expected_end + self.platform.launch)
         life.changed = now
+        if self.indices.picked:
+            self._tell_of_nodes(running)
         if self.record is not None:
             self.record.started(life.row, now, running.nodes)
         companion = life.companion
@@ -406,6 +412,8 @@ class Engine:
         is_alone = companion is None and not job.resizable
         if life.done and isinstance(arrival.speedup, PhasedSpeedup):
             is_alone = False  # what is left of it is another share of its time than of its work
+        if job.traffic and self.platform.topology is not None:
+            is_alone = False  # how long it takes is a matter of what others send
         if arrival.application is None and is_alone and start.nodes == job.nodes:
             # its end is known now, unless a node fails
             runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
@@ -429,6 +437,12 @@ class Engine:
         if life.execution is not None and self._live.get(job.id) is life and life.state != "cleaning":
             life.deadline = max(self.indices.running[job.id].expected_end, begins + arrival.limit)
             self._expect_kill(life)
+
+    def _tell_of_nodes(self, running: Running) -> None:
+        """Why a job has just got these nodes."""
+        indices, job = self.indices, running.job.id
+        reason = indices.picked
+        self.story.tell(Happening(indices.revision, indices.now, "picked", job, running.nodes, reason))
 
     def _execution(self, life: Life) -> Execution:
         application = life.arrival.application
@@ -516,6 +530,8 @@ class Engine:
         self._account(life, now)
         stall, moved = self._cost(life, before, resize.nodes)
         running = indices.begin_resize(resize.job, resize.nodes, stall)
+        if indices.picked and resize.nodes > before:
+            self._tell_of_nodes(running)
         life.deadline = max(life.deadline + stall, running.expected_end)
         if self.record is not None:
             detail = self.record.detail(life.row)
@@ -669,6 +685,22 @@ class Engine:
         else:
             done = life.done + (self.indices.now - running.started) / runtime if runtime else 1.0
         return max(0.0, 1.0 - done) * runtime * nodes
+
+    def is_at_work(self, job_id: str) -> bool:
+        """Whether a running job has not come to its end, or been stopped."""
+        return self._live[job_id].state != "cleaning"
+
+    def slow_down(self, job_id: str, stretch: float) -> None:
+        """A running job takes so many times as long to communicate from now on."""
+        life, now = self._live[job_id], self.indices.now
+        execution = life.execution
+        if execution is None or execution.stretch == stretch:
+            return
+        wait = execution.slow_down(now, stretch)
+        if wait is not None:
+            life.version += 1
+            self._expect_kill(life)
+            self.step_at(now + wait, life)
 
     def move_job(self, job_id: str, gone: str, instead: str) -> None:
         """A running job goes on on a node that is idle, instead of one of its own."""

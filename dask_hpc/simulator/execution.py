@@ -50,6 +50,14 @@ class Execution:
 
     __slots__ = ("nodes",)
 
+    #: how many times as long as on a network of its own it takes to communicate
+    stretch = 1.0
+
+    def slow_down(self, now: float, stretch: float) -> float | None:
+        """From now on it takes so many times as long to communicate. Seconds until it is to be asked what
+        comes next, if that has changed."""
+        return None
+
     def begin(self, now: float, nodes: int) -> None:
         """Go on from ``now`` on so many nodes."""
         self.nodes = nodes
@@ -83,15 +91,20 @@ class Execution:
 
 
 class Steady(Execution):
-    """Work that proceeds at a pace that the speed-up model knows for each size."""
+    """Work that proceeds at a pace that the speed-up model knows for each size.
 
-    __slots__ = ("_arrival", "_asked", "_done", "_since")
+    Of a job that says which share of its time goes into messages only that share takes longer on a network
+    that others use; of one that does not say it all of its time, as in seed 003, section 7.3.1.
+    """
+
+    __slots__ = ("_arrival", "_asked", "_done", "_longer", "_since", "stretch")
 
     def __init__(self, arrival: Arrival, done: float = 0.0) -> None:
         self._arrival = arrival
         self._done = done
         self._since = 0.0
         self.nodes = 0
+        self.stretch = self._longer = 1.0
         self._asked = sum(share <= done for share, _ in arrival.requests)
 
     def begin(self, now: float, nodes: int) -> None:
@@ -100,6 +113,15 @@ class Steady(Execution):
     def stand_still(self, now: float) -> None:
         self._done = self.done(now)
         self._since = inf
+
+    def slow_down(self, now: float, stretch: float) -> float | None:
+        self._done = self.done(now)
+        share = self._arrival.job.messages or 1.0
+        self.stretch, self._longer = stretch, 1.0 + share * (stretch - 1.0)
+        if self._since > now:  # it stands still, or has not begun
+            return None
+        self._since = now
+        return 0.0
 
     @property
     def stands_still(self) -> bool:
@@ -143,9 +165,10 @@ class Steady(Execution):
     def _duration(self) -> float:
         arrival = self._arrival
         if self.nodes == arrival.job.nodes:
-            return arrival.runtime
+            return arrival.runtime * self._longer
         speedup = arrival.speedup
-        return arrival.runtime * speedup.factor(arrival.job.nodes) / speedup.factor(self.nodes)
+        runtime = arrival.runtime * self._longer
+        return runtime * speedup.factor(arrival.job.nodes) / speedup.factor(self.nodes)
 
 
 class Uneven(Steady):
@@ -167,7 +190,7 @@ class Uneven(Steady):
         end, law = self._ends[self._phase]
         requests = self._arrival.requests
         share, nodes = requests[self._asked] if self._asked < len(requests) else (inf, 0)
-        wait = (min(share, end) - self._done) * self._alone / law.factor(self.nodes)
+        wait = (min(share, end) - self._done) * self._alone * self._longer / law.factor(self.nodes)
         if wait > nothing:
             return Wait(wait)
         if share <= end:
@@ -184,7 +207,7 @@ class Uneven(Steady):
             return self._done
         left, done = now - self._since, self._done
         for end, law in self._ends:
-            whole = self._alone / law.factor(self.nodes)
+            whole = self._alone * self._longer / law.factor(self.nodes)
             if left < (end - done) * whole:
                 return done + left / whole
             if end > done:
@@ -219,6 +242,10 @@ class Phased(Execution):
         self._begun = (0.0, self._rounds)
         #: whether the task at hand is its iteration's last
         self._is_last = False
+        self.stretch = 1.0
+        #: until when it communicates; it does not, if that is over
+        self._communicates_until = -inf
+        self._now = 0.0
         self._steps = self._run()
 
     def begin(self, now: float, nodes: int) -> None:
@@ -230,7 +257,21 @@ class Phased(Execution):
             self._begun = (now, self._rounds)
         self.nodes = nodes
 
+    def stand_still(self, now: float) -> None:
+        self._communicates_until = -inf
+
+    def slow_down(self, now: float, stretch: float) -> float | None:
+        before, self.stretch = self.stretch, stretch
+        left = self._communicates_until - now
+        if left <= 0:
+            return None
+        longer = left * stretch / before
+        self._other += longer - left
+        self._communicates_until = now + longer
+        return longer
+
     def proceed(self, now: float) -> Step | None:
+        self._now, self._communicates_until = now, -inf
         return next(self._steps, None)
 
     def done(self, now: float) -> float:
@@ -277,6 +318,9 @@ class Phased(Execution):
             yield Transfer(1 if task.root_only else self.nodes, amount, task.kind == "read")
             return
         seconds = amount / rate(task.kind, platform)
+        if task.kind == "communicate":
+            seconds *= self.stretch
+            self._communicates_until = self._now + seconds
         if task.kind == "compute":
             self._computed += seconds
         else:

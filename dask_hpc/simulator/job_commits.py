@@ -9,6 +9,11 @@ says, on the nodes that it says, which need not be idle, fetch the part of each 
 takes is ``platform.Costs``: the model of ``simulator.checkpoint``, but that a commit is as fast to its end as
 what others do lets it be when it sets out. Without a strategy each node has the next one as its partner.
 
+Copies go to another of the machine's outermost parts, where it has several. On a machine whose network is
+known commits share it with jobs and with each other: one is slower by what it gets of its demand when it sets
+out (``NetworkPace``), and others are by what it sends until it is over. What commits are planned with is what
+one would take if it set out now.
+
 Deviation from a live cluster: the part of a node is one piece, so that a job has at most as many agents as
 nodes (000, 7.2.1). How long it will go on is known as a loop that has an end knows it.
 """
@@ -17,12 +22,14 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 from math import inf
 
 from dask_hpc.model.story import Happening
 from dask_hpc.planning.interval import Pattern, young
+from dask_hpc.planning.network.demands import Traffic
 from dask_hpc.simulator.execution import Steady
+from dask_hpc.simulator.network_pace import NetworkPace
 from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.service import Companion, Life, MachineService, Site
 from dask_hpc.simulator.workload import DeclaredCheckpoint, LevelName
@@ -35,6 +42,21 @@ _CHEAPEST = 0.01  # seconds of a commit that is planned with
 _RAREST, _COMMONEST = 1e-6, 0.9  # of all failures, that need the last level
 _ROOM = 1e18  # bytes of copies that a node can keep: machines do not say, and the emptiest come first
 _RECENT = 60.0  # seconds in which an agent counts as one that has just joined
+
+
+def _partners(platform: Platform) -> dict[str, str]:
+    """Of each node that of the same number in the next of the machine's outermost parts, if there are any."""
+    parts: dict[str, list[str]] = {}
+    for node in platform.node_list():
+        parts.setdefault(node.place[0] if node.place else "", []).append(node.name)
+    if len(parts) < 2:
+        return {}
+    following = dict(pairwise([*parts, next(iter(parts))]))
+    return {
+        name: parts[following[part]][number % len(parts[following[part]])]
+        for part, names in parts.items()
+        for number, name in enumerate(names)
+    }
 
 
 def failure_rate(failures: Failures | None, nodes: int) -> float:
@@ -54,16 +76,17 @@ def pattern_for(
     left: float = inf,
     partner: float | None = None,
     rate: float | None = None,
+    longer: Mapping[LevelName, float] | None = None,
 ) -> Pattern | None:
     """The order of its commits on so many nodes, with so many seconds left; None: never. ``partner`` is what
     one to partners takes, if it is not each node's to the next; ``rate`` is that of failures, if somebody
-    knows it already."""
+    knows it already; ``longer`` is how many times as long as alone one takes to each level."""
     levels = len(checkpoint.levels)
     if not isinstance(checkpoint.every, str):
         return Pattern(checkpoint.every, (0,) * (levels - 1))
     if rate is None:
         rate = failure_rate(platform.failures, platform.nodes)
-    costs = _costs(checkpoint, platform, nodes, partner, rate)
+    costs = _costs(checkpoint, platform, nodes, partner, rate, longer or {})
     if not costs:
         return None
     every = list(until_end(_endless(checkpoint.every, costs, nodes), costs, nodes, left).every.values())
@@ -81,17 +104,22 @@ def _endless(rule: str, costs: tuple[LevelCost, ...], nodes: int) -> When:
 
 
 def _costs(
-    checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int, partner: float | None, rate: float
+    checkpoint: DeclaredCheckpoint,
+    platform: Platform,
+    nodes: int,
+    partner: float | None,
+    rate: float,
+    longer: Mapping[LevelName, float],
 ) -> tuple[LevelCost, ...]:
     """None if nothing ever fails."""
     if not rate:
         return ()
     # of a commit to each level alone, when nobody else uses the file system
-    rates = {"partner": platform.link, "store": platform.file_system_rate(nodes)}
+    rates = {"partner": platform.way, "store": platform.file_system_rate(nodes)}
     quiet = {level: checkpoint.nbytes / nodes / rates[level] for level in checkpoint.levels}
     if partner is not None and "partner" in quiet:
         quiet["partner"] = partner
-    seconds = [max(_CHEAPEST, one) for one in quiet.values()]
+    seconds = [max(_CHEAPEST, one * longer.get(level, 1.0)) for level, one in quiet.items()]
     needs = [rate]
     if len(seconds) == 2:
         # Both copies of a part are gone if a neighbour fails as well before the next commit.
@@ -128,9 +156,11 @@ class CommitsOfJobs(dict[int, CommitsOfJob]):
 
 
 class CommitDesk(MachineService):
-    """Where jobs commit."""
+    """Where jobs commit. ``network`` is the machine's, if it is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: NetworkPace | None = None) -> None:
+        self.network = network
+        self._partners: Mapping[str, str] = {}
         #: of all jobs that are not through, by name
         self.known: dict[str, JobCommits] = {}
         #: nodes, as often as they have an agent that is at work now
@@ -160,10 +190,21 @@ class CommitDesk(MachineService):
         return [
             AgentNode(
                 name, _ROOM, used[name], traffic=traffic[name], link=link, commits=commits[name],
-                watts=node.active_power, agents=agents[name], joined=joined[name], domain=name,
+                watts=node.active_power, agents=agents[name], joined=joined[name],
+                domain=self.site.indices.part_of(name),
             )
             for name, node in self.site.indices.nodes.items()
         ]  # fmt: skip
+
+    def partners_of(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Of each of these nodes the one that keeps its part: in another of the machine's outermost parts,
+        where it has several, else the next."""
+        count = self.site.platform.nodes
+        return {one: self._partners.get(one) or str((int(one) + 1) % count) for one in nodes}
+
+    def domains_of(self, nodes: Sequence[str]) -> frozenset[str]:
+        """What fails together with these nodes."""
+        return frozenset(map(self.site.indices.part_of, nodes))
 
     def come(self, whose: "JobCommits", nodes: Counter[str]) -> None:
         """Agents of a job have come to these nodes."""
@@ -173,6 +214,7 @@ class CommitDesk(MachineService):
         record = self.site.record
         platform = self.site.platform
         self.failure_rate = failure_rate(platform.failures, platform.nodes)
+        self._partners = _partners(platform)
         self.written = None if record is None else record.find(CommitsOfJobs) or record.add(CommitsOfJobs())
 
     def accompany(self, life: Life) -> Companion | None:
@@ -271,10 +313,11 @@ class JobCommits(Companion):
         execution = self._life.execution
         left = inf if execution is None else execution.left(self._site.indices.now)
         if self.agents:
-            each, speed = self._checkpoint.nbytes / nodes, min(platform.agents.agent, platform.link)
+            each, speed = self._checkpoint.nbytes / nodes, min(platform.agents.agent, platform.way)
             partner = -(-nodes // len(self.agents)) * (each / speed + platform.agents.setup(each, speed))
         rate = self._desk.failure_rate
-        self._pattern = pattern_for(self._checkpoint, platform, nodes, left, partner, rate)
+        longer = {level: self._longer(level) for level in self._checkpoint.levels if self._desk.network}
+        self._pattern = pattern_for(self._checkpoint, platform, nodes, left, partner, rate, longer)
 
     def goes_first(self, now: float) -> bool:
         life = self._life
@@ -330,15 +373,15 @@ class JobCommits(Companion):
     def last_commit(self, now: float) -> float:
         """To its last level, as long as that takes when nobody else uses the file system."""
         self._nodes, self._failed = self._held, set()
-        platform, nodes = self._site.platform, len(self._nodes)
-        rate = platform.link
-        if self._checkpoint.levels[-1] == "store":
+        platform, nodes, level = self._site.platform, len(self._nodes), self._checkpoint.levels[-1]
+        rate = platform.way
+        if level == "store":
             rate = min(rate, platform.file_system / nodes)
-        return self._checkpoint.nbytes / nodes / rate
+        return self._checkpoint.nbytes / nodes / rate * self._longer(level)
 
     def committed(self, done: float) -> None:
-        level, count = self._checkpoint.levels[-1], self._site.platform.nodes
-        partners = {one: str((int(one) + 1) % count) for one in self._nodes} if level == "partner" else {}
+        level = self._checkpoint.levels[-1]
+        partners = self._desk.partners_of(self._nodes) if level == "partner" else {}
         self._kept[level] = Kept(done, partners, set(self._failed))
         if (written := self._written) is not None:
             written.commits += 1
@@ -397,7 +440,10 @@ class JobCommits(Companion):
         site, nodes = self._site, len(self._nodes)
         while self._levels:
             each = self._checkpoint.nbytes / nodes
-            seconds = 0.0 if self._levels[0] == "store" else self._to_partners()
+            if self._levels[0] == "store":
+                seconds, each = 0.0, each * self._on_the_way("store")
+            else:
+                seconds = self._to_partners()
             if owner is self:
                 self.version += 1
             if self._levels[0] == "store" and each > 0:
@@ -444,6 +490,44 @@ class JobCommits(Companion):
         self._levels.clear()
         self._rest()
 
+    # the network
+
+    def _on_the_way(self, level: LevelName) -> float:
+        """A commit to that level sets out, or comes back from there: how many times as long as alone it
+        takes, as things are now."""
+        network = self._desk.network
+        traffic = self._sends(level, self._nodes, self._serving)
+        if network is None or traffic is None:
+            return 1.0
+        return 1.0 / network.set_out(self._life.arrival.job.id, traffic, self._stops_the_job)
+
+    def _longer(self, level: LevelName) -> float:
+        """How many times as long as alone a commit to that level would take if it set out now."""
+        network, held = self._desk.network, self._held
+        partners = served(held, self.agents) if self.agents else self._desk.partners_of(held)
+        traffic = self._sends(level, held, partners)
+        if network is None or traffic is None:
+            return 1.0
+        stands_still = not self._checkpoint.asynchronous
+        return 1.0 / network.theta_of(self._life.arrival.job.id, traffic, stands_still)
+
+    def _sends(self, level: LevelName, nodes: Sequence[str], partners: Mapping[str, str]) -> Traffic | None:
+        """What goes over the network for a commit; None if nobody knows over which links."""
+        network, platform = self._desk.network, self._site.platform
+        if network is None or (level == "store" and not network.topology.service):
+            return None
+        if level == "store":
+            rate = platform.file_system_rate(len(nodes))
+            return Traffic(tuple(nodes), "store", rate, restart=self._is_restoring)
+        if self._is_restoring:
+            to = list(islice(cycle(self._kept["partner"].partners.values()), len(nodes)))
+        else:
+            to = [partners[one] for one in nodes]
+        # an agent takes one part after the other
+        rate = min(platform.agents.agent, platform.way) if self.agents else platform.way
+        most = max(Counter(to).values())
+        return Traffic(tuple(nodes), "partner", rate / most, restart=self._is_restoring, partners=tuple(to))
+
     # agents
 
     @property
@@ -456,19 +540,20 @@ class JobCommits(Companion):
         platform, nodes = self._site.platform, self._nodes
         each = self._checkpoint.nbytes / len(nodes)
         if self._site.policy.checkpoint is None:
-            self._serving = {one: str((int(one) + 1) % platform.nodes) for one in nodes}
-            return each / platform.link
+            self._serving = self._desk.partners_of(nodes)
+            return each / platform.way * self._on_the_way("partner")
         costs, changing = platform.agents, 0.0
         if not self._is_restoring:
             changing = self._choose()
             self._serving = served(nodes, self.agents)
         self._working = Counter(self.agents)
         self._desk.at_work += self._working
+        longer = self._on_the_way("partner")
         if self._is_restoring:
             kept = self._kept["partner"].partners
-            return self._moving(Counter(kept.values()), self._checkpoint.nbytes / len(kept), 0.0)
-        setup = costs.setup(each, platform.link, 1, self._is_first)
-        moving = self._moving(Counter(self._serving.values()), each, setup)
+            return self._moving(Counter(kept.values()), self._checkpoint.nbytes / len(kept) * longer, 0.0)
+        setup = costs.setup(each, platform.way, 1, self._is_first)
+        moving = self._moving(Counter(self._serving.values()), each * longer, setup)
         self._takes = costs.message + each / costs.copy + moving
         return changing + self._takes
 
@@ -478,7 +563,7 @@ class JobCommits(Companion):
         platform, at_work, agents = self._site.platform, self._desk.at_work, Counter(self.agents)
         slowest = 0.0
         for node, count in parts.items():
-            rate = min(platform.agents.agent, platform.link / max(1, at_work[node]))
+            rate = min(platform.agents.agent, platform.way / max(1, at_work[node]))
             of_one = -(-count // max(1, agents[node]))
             slowest = max(slowest, of_one * (setup + each / rate))
         return slowest
@@ -488,19 +573,20 @@ class JobCommits(Companion):
         rule = self._site.policy.checkpoint
         assert rule is not None
         held, up = frozenset(self._held), self._site.indices.nodes
+        domains = self._desk.domains_of(self._held)
         item = self._item
         count = 0 if item is None else max(1, min(item.agents, self._most))
         stays = held == self._chosen_for and all(one in up for one in self.agents)
         if stays and count == len(self.agents):
             return 0.0
         seen = self._desk.nodes_for(self)
-        self._most = max(1, min(len(held), len(rule.slots(len(held), seen, 0.0, held))))
+        self._most = max(1, min(len(held), len(rule.slots(len(held), seen, 0.0, domains))))
         if item is None:
-            item = self._item = rule.first(len(held), self._most, seen, held)
+            item = self._item = rule.first(len(held), self._most, seen, domains)
         count = max(1, min(item.agents, self._most))
-        found = rule.slots(count, seen, self._checkpoint.nbytes / count, held)
+        found = rule.slots(count, seen, self._checkpoint.nbytes / count, domains)
         if not found:  # others have all that nodes may have
-            found = rule.slots(1, [replace(one, agents=0) for one in seen], 0.0, held)
+            found = rule.slots(1, [replace(one, agents=0) for one in seen], 0.0, domains)
         before, self.agents = self.agents, tuple(found)
         if held == self._chosen_for and Counter(found) == Counter(before):
             return 0.0
@@ -538,6 +624,8 @@ class JobCommits(Companion):
         """Its agents are at work no longer."""
         self._desk.at_work -= self._working
         self._working = Counter()
+        if self._desk.network is not None:
+            self._desk.network.arrived(self._life.arrival.job.id)
 
     def _account(self, now: float) -> None:
         if (written := self._written) is not None and self._stops_the_job:

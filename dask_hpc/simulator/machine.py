@@ -24,6 +24,7 @@ from dask_hpc.simulator.copy_nodes import CopyNodes
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.job_commits import CommitDesk
 from dask_hpc.simulator.lanes import ReadDesk
+from dask_hpc.simulator.network_pace import NetworkPace
 from dask_hpc.simulator.pipelines import Pipelines
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, with_tick
@@ -56,8 +57,11 @@ class Machine(Engine):
     ) -> None:
         """``corridor`` is what a source that the policy follows says, if that is known."""
         platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
-        commits = CommitDesk()
+        network = None if platform.topology is None else NetworkPace(platform.topology)
+        commits = CommitDesk(network)
         services: list[MachineService] = [commits, Pipelines()]
+        if network is not None:
+            services.append(network)
         if policy.lending is not None and platform.copies:
             services.append(CopyNodes(platform.copies, policy, commits))
         if policy.io is not None:
@@ -83,6 +87,16 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
         )
+    if policy.nodes is not None and policy.nodes.name != "first":
+        name = policy.nodes.name
+        if platform.topology is None and not platform.groups:
+            lines.append(
+                f"{policy.name}: nodes: {name} does nothing: nobody knows where nodes are (platform.topology)"
+            )
+        elif name == "least-congested" and platform.topology is None:
+            lines.append(f"{policy.name}: nodes: {name} picks neighbours: platform.topology is not known")
+        elif name == "least-congested" and not any(arrival.job.traffic for arrival in workload):
+            lines.append(f"{policy.name}: nodes: {name} picks neighbours: no job says its traffic")
     declared = (arrival.checkpoint for arrival in workload)
     if policy.checkpoint is not None and not any(one and "partner" in one.levels for one in declared):
         lines.append(

@@ -14,6 +14,7 @@ from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.speedup import IoDemand
+from dask_hpc.model.topology import Topology
 from dask_hpc.planning.forecast_models import MODELS
 
 
@@ -372,6 +373,9 @@ class Platform:
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
     ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
     ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
+    Instead a ``topology`` says which parts there are and what the links between them carry: of its nodes for
+    jobs the platform has the first, in their order, under its own names. Then who communicates is as fast as
+    what others send lets him be (``NetworkPace``), and commits are, too.
     ``agents`` is what checkpoint agents cost, where a policy has some. ``copies`` are the bytes that a node
     keeps which is there for copies alone (0: there are no such nodes). With ``units`` nodes come and go.
     """
@@ -394,6 +398,7 @@ class Platform:
     agents: Costs = Costs(registering=1.0)
     crowding: Crowding | None = None
     units: Units | None = None
+    topology: Topology | None = None
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
@@ -406,6 +411,11 @@ class Platform:
         if self.units is not None:
             with within("units"):
                 self._check_units(self.units)
+        if self.topology is not None:
+            insist(not self.groups, "groups", list(self.groups), "none beside a topology")
+            object.__setattr__(self, "topology", _numbered(self.topology))
+            there = len(self.topology.nodes)
+            insist(self.nodes <= there, "nodes", self.nodes, f"at most the {there:,} of the topology")
         fine = all(type(size) is int and size >= 1 for size in self.groups)
         fine = fine and all(not large % small for large, small in pairwise(self.groups))
         insist(fine, "groups", list(self.groups), "sizes, each a multiple of the next: [64, 16]")
@@ -442,6 +452,9 @@ class Platform:
         powers = [(self.idle_power, self.active_power)] * (0 if types else self.nodes)
         for one in types:
             powers += [(one.idle, one.active)] * one.count
+        if self.topology is not None:
+            around = self.topology.around()
+            return (Node(str(i), *power, around[str(i)]) for i, power in enumerate(powers))
         return (
             Node(str(i), *power, tuple(str(i // size) for size in self.groups))
             for i, power in enumerate(powers)
@@ -450,7 +463,12 @@ class Platform:
     def file_system_rate(self, nodes: int) -> float:
         """Bytes per second that each of so many nodes gets which read or write at a time."""
         total = self.file_system if self.crowding is None else self.file_system * self.crowding.share(nodes)
-        return min(self.link, total / nodes)
+        return min(self.way, total / nodes)
+
+    @property
+    def way(self) -> float:
+        """Bytes per second that a node gets to another one if it is alone."""
+        return self.link if self.topology is None else min(self.link, self.topology.smallest)
 
     def io_demand(self, compute: float, data: float) -> IoDemand:
         """Of a job that needs so many operations, and reads and writes so many bytes, in all."""
@@ -462,6 +480,17 @@ class Platform:
     def has_powers(self) -> bool:
         """Whether it says what its nodes draw."""
         return self.active_power > 0 or bool(self.metering and self.metering.types)
+
+
+def _numbered(topology: Topology) -> Topology:
+    """With the names that nodes have here."""
+    names = topology.nodes
+    numbers = tuple(map(str, range(len(names))))
+    if names == numbers:
+        return topology
+    known = {old: (new,) for old, new in zip(names, numbers, strict=True)}
+    known |= {name: (f"service{number}",) for number, name in enumerate(topology.service)}
+    return topology.renamed(known)
 
 
 #: all nodes of real machines, with their powers

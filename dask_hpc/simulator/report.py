@@ -17,7 +17,7 @@ _IF_ANY = {"killed", "cancelled", "rejected", "dropped", "unfinished", "resizes"
            "lost_node_hours", "commits", "commit_time", "commit_bytes", "mean_transfer", "placements",
            "iteration", "left_out", "energy"}  # fmt: skip
 #: and those that are, if there was something to keep
-_IF_THERE = {"value_earned", "violations", "time_outside", "energy_outside"}
+_IF_THERE = {"value_earned", "violations", "time_outside", "energy_outside", "theta", "least_theta"}
 
 
 def worth_a_line(metric: str, values: Iterable[float]) -> bool:

@@ -19,6 +19,7 @@ from dask_hpc.model.units import count_nodes, show_duration, show_large
 from dask_hpc.planning.figures import bounded_slowdown, response, utilisation, waiting
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.job_commits import CommitsOfJobs
+from dask_hpc.simulator.network_pace import JobThetas
 from dask_hpc.simulator.pipelines import PipelineRun, PipelineRuns
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power import PowerRecord, PowerTrace, power_trace
@@ -54,6 +55,8 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "restarts": ("jobs", "times a job was stopped and waited again"),
     "lost_node_hours": ("h", "work that failures and interrupts undid"),
     "mean_transfer": ("s", "one read or write of a job on the shared file system"),
+    "theta": ("", "share of what they send that jobs got of the network, by nodes and time"),
+    "least_theta": ("", "the same of the job that got least, when it did"),
     "commits": ("jobs", "commits of jobs that were completed"),
     "commit_time": ("s", "jobs stood still to commit and to read commits back, in all"),
     "commit_bytes": ("B", "written by commits, each level counted"),
@@ -79,7 +82,7 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
     details = record.details.values()
     commits = (record.find(CommitsOfJobs) or {}).values()
     pipelines = (record.find(PipelineRuns) or {}).values()
-    paid = record.find(PaidNodes)
+    paid, shares = record.find(PaidNodes), record.find(JobThetas)
     lengths = [length for run in pipelines for length in run.seconds if length == length]
     begin = min(record.submit, default=0.0) if since is None else since
     totals: dict[str, float] = {
@@ -96,6 +99,8 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
         "commit_time": sum(one.seconds for one in commits),
         "commit_bytes": sum(one.nbytes for one in commits),
         "mean_transfer": record.transfer,
+        "theta": shares.all.mean if shares else nan,
+        "least_theta": shares.all.least if shares else nan,
         "paid_node_hours": nan if paid is None else paid.node_seconds / 3600.0,
         "placements": sum(len(run.changes) for run in pipelines),
         "left_out": sum(sum(run.left_out.values()) for run in pipelines),
@@ -184,6 +189,7 @@ def _job(row: Any, used: float, energy: float | None) -> dict[str, Any]:
         "response": None if row.end != row.end else response(float(row.submit), float(row.end)),
         "node_seconds": used,
         "energy": energy,
+        "theta": None if (theta := getattr(row, "theta", nan)) != theta else float(theta),
         **dict.fromkeys(("error", "user"), ""),
         "failed": 0,
         "cancelled": row.state in ("cancelled", "dropped"),
@@ -261,10 +267,10 @@ class Result:
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """One row per job in order of submission."""
+        """One row per job in order of submission; with its mean theta if any job shared a network."""
         record = self.record
         start, submit = np.array(record.start), np.array(record.submit)
-        return pd.DataFrame(
+        frame = pd.DataFrame(
             {
                 "id": record.id,
                 "submit": submit,
@@ -275,6 +281,9 @@ class Result:
                 "state": pd.Categorical.from_codes(np.array(record.state, dtype=np.int8), list(STATES)),
             }
         )
+        if shares := record.find(JobThetas):
+            frame["theta"] = [shares[job].mean if job in shares else nan for job in record.id]
+        return frame
 
     @cached_property
     def trace(self) -> xr.Dataset:
@@ -420,7 +429,7 @@ def shown_metric(name: str, value: float) -> str:
         return "-"
     if unit == "s":
         return show_duration(value)
-    if name == "utilisation":
+    if name in ("utilisation", "theta", "least_theta"):
         return f"{value:.1%}"
     if name == "throughput":
         return f"{value * 3600:.4g}/h"

@@ -112,6 +112,12 @@ class Site(Protocol):
     def work_left(self, job_id: str) -> float:
         """Node-seconds that a running job has still to do, on the nodes that it asked for."""
 
+    def slow_down(self, job_id: str, stretch: float) -> None:
+        """A running job takes so many times as long to communicate from now on."""
+
+    def is_at_work(self, job_id: str) -> bool:
+        """Whether a running job has not come to its end, or been stopped."""
+
     def move_job(self, job_id: str, gone: str, instead: str) -> None:
         """A running job goes on on a node that is idle, instead of one of its own."""
 
@@ -129,6 +135,8 @@ class MachineService:
     borrows = ""
     #: whether ``submitted``, ``look`` and ``carried_out`` are called: they are on the fast path
     follows_decisions = False
+    #: whether ``settled`` is called
+    follows_instants = False
     site: Site
 
     def join(self, site: Site) -> None:
@@ -150,6 +158,9 @@ class MachineService:
 
     def woken(self, now: float) -> None:
         """What ``decide_at`` asked for."""
+
+    def settled(self, now: float) -> None:
+        """All that happens at this instant has happened, and all that is decided has begun."""
 
     def submitted(self, job: Job) -> None:
         """A job joins the queue."""

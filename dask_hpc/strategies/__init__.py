@@ -23,8 +23,10 @@ from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
 from dask_hpc.strategies.malleability.restart import Restart
 from dask_hpc.strategies.memory.memory_lanes import MemoryLanes
-from dask_hpc.strategies.nodes.apart import Apart
-from dask_hpc.strategies.nodes.together import Together
+from dask_hpc.strategies.nodes.contiguous import Contiguous
+from dask_hpc.strategies.nodes.first import First
+from dask_hpc.strategies.nodes.least_congested import LeastCongested
+from dask_hpc.strategies.nodes.spread import SpreadOut
 from dask_hpc.strategies.placement.in_situ import InSitu
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
@@ -51,7 +53,7 @@ _OURS: tuple[Any, ...] = (
     ElasticQueue, Elastic, GiveWay,  # ours
     DaskAdaptive, ParslSimple,  # what people know from elsewhere
     NodeStealing,  # after failures
-    Together, Apart,  # where jobs are
+    First, Contiguous, SpreadOut, LeastCongested,  # where jobs are
     FavorCheckpoints, FavorJobs,  # nodes for services
     PowerCorridor,  # within bounds of power
     InSitu,  # in situ pipelines

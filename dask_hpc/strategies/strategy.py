@@ -10,10 +10,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
 from dask_hpc.model.job import Job
-from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Cap, Drop, Hold, Interrupt, Lend, Release, Resize, Start, TakeBack
 from dask_hpc.model.power import Corridor, Verdict
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import Neighbourhood, Picked, Snapshot
 from dask_hpc.model.waiting import Ranking
 from dask_hpc.planning.in_situ.back_pressure import SlowWish
 from dask_hpc.planning.in_situ.partition import PipelineView, Placement
@@ -83,8 +82,8 @@ class NodesStrategy(Strategy, Protocol):
     concern: ClassVar[str] = "nodes"
 
     def pick(
-        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
-    ) -> Sequence[str]:
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], around: Neighbourhood
+    ) -> Picked:
         """So many of the idle ones, for a job that may hold some. What comes first is given back last."""
 
 

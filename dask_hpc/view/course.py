@@ -163,7 +163,8 @@ _GROWS, _MORE = ("node_seconds", "energy"), 1.01
 
 _HEAD = ("time", "epoch", "policy", "version", "undo", "state", "errors", "lost", "resizes")
 _PARTS = (
-    "in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes", "files", "marked",
+    "in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes", "files", "together",
+    "marked",
 )  # fmt: skip
 
 #: and in brief, what does not change all the time

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _PAGE, _FEED, _REPORT, _CONTROL = "/hpc", "/hpc-feed", "/hpc-report", "/hpc-control"
 _EVERY = 0.2  # seconds between two looks at the cluster, however many pages are open
 _KEPT = 100  # news that a page may be behind; one that is further behind is told everything
-_PARTS = ("power", "checkpoint", "pipelines", "holds", "lanes", "files")
+_PARTS = ("power", "checkpoint", "pipelines", "holds", "lanes", "files", "together")
 #: what can be seen alone, by the names of its pages
 _VIEWS = {
     "allotments": "allotment_map",
@@ -44,6 +44,7 @@ _VIEWS = {
     "checkpoints": "checkpoint_view",
     "scratch-files": "scratch_files_view",
     "file-systems": "lanes",
+    "neighbours": "neighbours_view",
     "jobs": "jobs_table",
     "decisions": "story_view",
 }

@@ -25,6 +25,24 @@ FLAGS = [
 NOISE = ("labextensions/@jupyter-notebook/lab-extension",)  # Notebook's, which Voila cannot load
 SOUGHT = ("/favicon", "/@fortawesome/fontawesome-free")  # the latter Voila's, of its own pages
 
+#: what JupyterLab has in its dark theme
+DARK = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab/theme-dark-extension/index.css")
+#: a room as its front end has it; the models of other widgets never come
+ROOM = """<!doctype html><html lang="en"><head><title>a room</title><style>{style}</style></head>
+<body style="background: Canvas; margin: 8px"><main id="root"></main><script type="module">
+import {{ Model }} from "/shared/document.js";
+import view from "/view.js";
+const {{ state, whole }} = {given};
+const model = new Model(state, ({{ do: what }}) => setTimeout(() => {{
+  if (what === "whole") model.tell("msg:custom", {{ whole }});
+  if (what === "looks") model.tell("msg:custom", {{ heard: true, age: 0 }});
+}}));
+model.widget_manager = {{ get_model: () => new Promise(() => {{}}) }};
+const head = {{ ...whole.head, count: undefined }};
+globalThis.tell = (news) => model.tell("msg:custom", {{ news: {{ head, ...news }} }});
+view.render({{ model, el: document.getElementById("root") }});
+</script></body></html>"""
+
 
 def chromium():
     """Debian's, or any that is called so; None if there is none."""

@@ -36,6 +36,7 @@ VIEWS = {
     "story_view": "StoryView",
     "checkpoint_view": "CheckpointView",
     "scratch_files_view": "ScratchFilesView",
+    "neighbours_view": "NeighboursView",
     "policy_panel": "PolicyPanel",
     "what_if": "WhatIf",
     "compare": "Compare",
@@ -48,6 +49,41 @@ MACHINES = [
     {"state": "up", "job": "runs", "why": "", "watts": 130.0, "health": "good"},
     {"state": "hold", "job": None, "why": "asked for", "watts": None, "health": "no word for 12 s"},
 ]
+#: what a cluster tells of kinds after a while: each way that a cell, a limit and a bar may look
+TOGETHER = {
+    "kept": [
+        {"kind": "load", "waiting": 12, "in_flight": 1},
+        {"kind": "new", "waiting": 3, "in_flight": 2},
+    ],
+    "memory": {
+        "why_not": ["the limit is not known"],
+        "worker": {"limit": 10**9, "base": 10**8, "threads": 4},
+        "kinds": [
+            {"kind": "load", "peak": 4e8, "remembered": False, "at_once": 2},
+            {"kind": "sum", "peak": 2e9, "remembered": False, "at_once": 1},
+            {"kind": "before", "peak": 1e6, "remembered": True, "at_once": 4},
+        ],
+    },
+    "neighbours": {
+        "kinds": [
+            {"kind": "load", "tasks": 80, "seconds": 0.5, "how": "fastest", "class": "I", "by": "counters"},
+            {"kind": "sum", "tasks": 90, "seconds": 0.1, "how": "alone", "class": None, "by": "bytes"},
+        ],
+        "slowdowns": {
+            "load": {
+                "load": {"ratio": 4.0, "stderr": 0.1, "tasks": 80.0},
+                "sum": {"ratio": 1.1, "stderr": 0.01, "tasks": 40.0},
+            },
+            "sum": {"load": {"ratio": 2.0, "stderr": None, "tasks": 3.0}},
+        },
+        "mpe": 8.0,
+        "nrmse": 0.05,
+        "limits": [
+            {"job": "", "kind": "load", "beside": 1, "alone": None, "is_trial": True, "reason": "tries it"},
+        ],
+        "why_not": ["this machine shows no counters of its processor"],
+    },
+}
 #: a widget as its front end has it; what it asks is answered by what its kernel would have said
 PAGE = """<!doctype html><html lang="en"><head><title>a view</title><style>{style}</style></head>
 <body style="background: var(--jp-layout-color1, Canvas); margin: 8px"><main id="root"></main>
@@ -176,6 +212,8 @@ def widget(name, managed):
 def test_views(managed, page, name):
     view, whole = widget(VIEWS[name], managed)
     state = {key: one for key, one in view.get_state().items() if not key.startswith("_") and key != "layout"}
+    if name == "neighbours_view":
+        whole = {**whole, "together": TOGETHER}
     machines = [
         {"name": f"node{i}", "workers": 1, "threads": 1, "memory": 10**8, "memory_limit": 10**9} | more
         for i, more in enumerate(MACHINES)

@@ -3,12 +3,11 @@
 import importlib.util
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 from distributed import Client, LocalCluster
-from rig import browser, chromium, new_page, served_kit
+from rig import DARK, ROOM, browser, chromium, new_page, served_kit
 
 import dask_hpc
 from dask_hpc.view import kit
@@ -19,23 +18,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="needs playwright"),
     pytest.mark.filterwarnings("ignore"),
 ]
-#: what JupyterLab has in its dark theme
-DARK = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab/theme-dark-extension/index.css")
-#: a room as its front end has it; the models of other widgets never come
-ROOM = """<!doctype html><html lang="en"><head><title>a room</title><style>{style}</style></head>
-<body style="background: Canvas; margin: 8px"><main id="root"></main><script type="module">
-import {{ Model }} from "/shared/document.js";
-import view from "/view.js";
-const {{ state, whole }} = {given};
-const model = new Model(state, ({{ do: what }}) => setTimeout(() => {{
-  if (what === "whole") model.tell("msg:custom", {{ whole }});
-  if (what === "looks") model.tell("msg:custom", {{ heard: true, age: 0 }});
-}}));
-model.widget_manager = {{ get_model: () => new Promise(() => {{}}) }};
-const head = {{ ...whole.head, count: undefined }};
-globalThis.tell = (news) => model.tell("msg:custom", {{ news: {{ head, ...news }} }});
-view.render({{ model, el: document.getElementById("root") }});
-</script></body></html>"""
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_a_file_says_it_and_jobs_are_where_the_policy_wants_them(tmp_path):
 
     @cluster(str(path))
     async def run(c, s, *workers):
-        policy = Policy.load("fcfs").with_(**{"nodes.strategy": "together"})
+        policy = Policy.load("fcfs").with_(**{"nodes.strategy": "contiguous"})
         async with await dask_hpc.manage(c, policy) as manager:
             await async_poll_for(lambda: places(s)["3"] == ("right",), 10)
             with dask_hpc.job("a", nodes=1):
@@ -39,8 +39,8 @@ def test_a_file_says_it_and_jobs_are_where_the_policy_wants_them(tmp_path):
             assert live(s, "a").nodes == ("0",) and live(s, "b").nodes == ("1", "3")
             status = await manager.status()
             assert [node["place"] for node in status["nodes"]] == [["left"], ["right"]] * 2
-            await manager.set(**{"nodes.strategy": "apart"})
-            assert type(plugin_of(s).control.indices.picker).__name__ == "Apart"
+            await manager.set(**{"nodes.strategy": "spread"})
+            assert type(plugin_of(s).control.indices.picker).__name__ == "SpreadOut"
             await Event("a").set()
             await Event("b").set()
             await c.gather([one, two])

@@ -1883,6 +1883,21 @@ async def test_a_worker_has_written_down_how_long_tasks_took(c, s, a):
 
 
 @two
+async def test_a_worker_writes_down_what_it_fetched(c, s, a, b):
+    log = compat.ReceivedLog(b)
+    one = c.submit(bytes, 10_000, key="one", workers=[a.address])
+    two = c.submit(len, one, key="two", workers=[b.address])
+    assert await two == 10_000
+    assert log.read() == {a.address: s.tasks["one"].nbytes}, "Worker.transfer_incoming_log changed"
+    assert log.read() == {} and compat.ReceivedLog(a).read() == {}
+    more = [c.submit(bytes, 100 + i, key=f"more-{i}", workers=[a.address]) for i in range(3)]
+    await c.gather([c.submit(len, one, key=f"of-{i}", workers=[b.address]) for i, one in enumerate(more)])
+    assert log.read() == {a.address: sum(s.tasks[f"more-{i}"].nbytes for i in range(3))}
+    b.transfer_incoming_log.clear()
+    assert log.read() == {} and log.read() == {}
+
+
+@two
 async def test_what_is_of_a_shuffle_does_not_run_twice(c, s, a, b):
     with dask.annotate(impure=True):
         marked = c.submit(blocked, "go", key="m")

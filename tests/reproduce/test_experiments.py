@@ -15,6 +15,7 @@ from dask_hpc.model.power import Corridor
 from dask_hpc.policy import Policy, ready_made
 from dask_hpc.reproduce import (
     EXPERIMENTS,
+    colocation_scheduling,
     corridor,
     experiment,
     io_intensity,
@@ -49,6 +50,7 @@ AT_ONCE = (
     "ma-ra-vs-ma-ma",
     "memory-files-growth",
     "multilevel-systems",
+    "network-fragmentation",
     "node-stealing-toy",
     "redistribution",
 )
@@ -87,6 +89,7 @@ def small(name):
         patch.setattr(live_adaptation, "_NODES", 6)
         patch.setattr(live_checkpoint, "_TIMES", 1)
         patch.setattr(live_checkpoint, "_BYTES", 2e6)
+        patch.setattr(colocation_scheduling, "_WHOLE", 50)
         patch.setattr(corridor, "_PLAUSIBLE", range(75, 351, 50))
         patch.setattr(corridor, "_INSTANCES", 3)
         patch.setattr(corridor, "_MIXES", corridor._MIXES[::3])

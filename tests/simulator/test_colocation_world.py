@@ -53,6 +53,15 @@ def test_two_tasks_by_hand(monkeypatch):
     assert run.fates == {"completed": 2, "missed": 0, "unassigned": 0} and run.last_arrival == 50
 
 
+def test_usage_of_several_nodes(monkeypatch):
+    """Three tasks of half a second, on nodes of two cores."""
+    one = ColocationWorld(table_of(0, ("ep",), 2), {"ep": 0.5}, nodes=3, tasks=3)
+    run = played(monkeypatch, one, [0, 0.1, 0.2], [0, 0, 0], [9, 9, 9])
+    assert run.series("CUAN").tolist() == pytest.approx([0.5, 1, 0.75, 0.5, 0.5, 0])
+    assert run.series("CU").tolist() == pytest.approx([1 / 6, 2 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
+    assert run.series("NU").tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3, 1 / 3, 0])
+
+
 def test_deadlines_of_those_that_run_and_those_that_wait(monkeypatch):
     """On one core each: the second never gets a core in time, the third waits until the first has ended."""
     one = ColocationWorld(table_of(0, ("ep",), 1), SECONDS, nodes=1, tasks=3)

@@ -33,13 +33,15 @@ def test_the_example_is_one(tmp_path):
     """The docstring's, without the machine in short, which it has in full."""
     example = yaml_workload.__doc__.split("\n\n")[1].partition("\n")[2]
     workload = read(tmp_path, example)
-    assert [arrival.job.id for arrival in workload] == list("abfrvcdge")
+    assert [arrival.job.id for arrival in workload] == list("abftrvcdge")
     assert workload.platform.metering.forecast == "online"
+    assert len(workload.platform.topology.nodes) >= workload.nodes == 500
     by_name = {arrival.job.id: arrival for arrival in workload}
     assert by_name["b"].speedup == by_name["b"].job.speedup
     assert by_name["f"].job.speedup is None and len(by_name["f"].speedup.phases) == 2
     assert by_name["g"].swing.season == 600
     assert by_name["v"].overstays and by_name["v"].job.messages == 0.2
+    assert by_name["t"].job.traffic == 2e9 and by_name["v"].job.traffic is None
 
 
 @pytest.mark.parametrize(

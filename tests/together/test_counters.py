@@ -25,7 +25,10 @@ from dask_hpc.together.worker.counters import (
     why_not,
 )
 
-pytestmark = pytest.mark.skipif(bool(why_not(SOFTWARE)), reason=why_not(SOFTWARE))
+WHY_NOT = why_not(SOFTWARE)
+pytestmark = pytest.mark.skipif(
+    "not allowed" in WHY_NOT or "no perf_event_open" in WHY_NOT, reason=WHY_NOT or "it counts"
+)
 
 
 def burn(seconds):
@@ -51,6 +54,8 @@ def counters():
 
 
 def test_of_a_thread_only_itself_is_counted():
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cpus)})  # not the first one
     group = CounterGroup(SOFTWARE)
     stop, began = threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: (began.set(), [burn(0.01) for _ in iter(stop.is_set, True)]))
@@ -62,6 +67,7 @@ def test_of_a_thread_only_itself_is_counted():
     stop.set()
     other.join()
     group.close()
+    os.sched_setaffinity(0, cpus)
     nanoseconds, _ = counted(before, after)
     assert nanoseconds / 1e9 == pytest.approx(own, rel=0.1)
     with pytest.raises(OSError):
@@ -77,7 +83,7 @@ def test_each_task_has_its_own_counts(counters):
     np.ones(64 << 20, np.uint8)  # in pages that may be large
     counters.ends("faults")
     nanoseconds, faults = counters.take("cpu")
-    assert 0.03e9 <= nanoseconds < 0.04e9 and faults < 20
+    assert 0.027e9 < nanoseconds < 0.06e9 and faults < 20
     nanoseconds, faults = counters.take("faults")
     assert nanoseconds > 0 and faults >= 32
     assert counters.take("faults") is None, "once"
@@ -107,8 +113,7 @@ def test_threads_count_apart_and_those_that_are_gone_are_closed(counters):
         thread.join()
     counters.forget_threads()
     assert open_counters() == before
-    assert 0.02e9 <= counters.take("t0")[0] < 0.035e9
-    assert 0.04e9 <= counters.take("t1")[0] < 0.055e9
+    assert 0.018e9 < counters.take("t0")[0] < 0.035e9 < counters.take("t1")[0] < 0.08e9
 
 
 def test_a_task_that_was_not_seen_to_begin_has_no_counts(counters):
@@ -128,6 +133,22 @@ def test_a_counter_that_somebody_closed_is_opened_once_more(counters):
     counters.begins("b")
     counters.ends("b")
     assert counters.take("b") is not None
+
+
+def test_a_counter_of_a_thread_that_is_gone_is_not_taken_for_ones_own(counters):
+    """Numbers of threads are given again."""
+    gone = threading.Thread(target=lambda: (counters.begins("x"), counters.ends("x")))
+    gone.start()
+    gone.join()
+    while os.path.exists(f"/proc/self/task/{gone.native_id}"):
+        pass  # Python has let go of it a moment before the system
+    (group,) = counters._groups.values()
+    counters._groups = {threading.get_ident(): group}
+    for key in ("a", "b"):
+        counters.begins(key)
+        burn(0.001)
+        counters.ends(key)
+    assert counters.take("a") is None and counters.take("b") is not None
 
 
 def test_counts_that_nobody_takes_do_not_pile_up(counters):

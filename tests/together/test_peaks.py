@@ -431,6 +431,17 @@ def test_what_runs_is_told_while_it_runs(client, heard):
     future.result()
 
 
+def test_what_runs_long_is_told_of_known_kinds_as_well(client, heard):
+    where = on(client)["workers"]
+    for i in range(3):
+        client.submit(grow, 5, key=f"long-{i}", workers=where).result()
+    future = client.submit(hold, 200, "go-k", key="long-3", workers=where)
+    heard.until(lambda: [m for m in heard.messages if "running" in m and m["running"][0][3] > 100 * MB])
+    assert not future.done()
+    Event("go-k", client=client).set()
+    future.result()
+
+
 def test_what_arrives_or_goes_meanwhile_is_of_nobody(client, heard):
     here, there = worker_addresses(client)
     old = client.submit(make, 120, key="old", workers=[here])
@@ -531,7 +542,8 @@ def test_nobody_looks_while_nothing_runs(client, heard):
 def noted(dask_worker):
     """Tasks of the kind that were looked at, and what is still kept of any."""
     watch = dask_worker.plugins[METRIC]._peaks
-    return watch.estimates.kinds["short"].tasks, len(watch._runs) + len(watch._ended)
+    left = len(watch._runs) + len(watch._ended) + len(watch._young)
+    return watch.estimates.kinds["short"].tasks, left
 
 
 def test_of_many_short_tasks_some_are_looked_at(client, heard):
@@ -540,6 +552,23 @@ def test_of_many_short_tasks_some_are_looked_at(client, heard):
     client.gather(client.map(same, range(2000), key=keys, workers=where))
     ((tasks, kept),) = client.run(noted, workers=where).values()
     assert 3 <= tasks < 2000 and kept == 0
+
+
+def test_short_tasks_that_nobody_looks_at_are_not_taken_for_growth(client, heard):
+    where = on(client)["workers"]
+    for i in range(3):
+        client.submit(grow, 60, key=f"short-{i}", workers=where).result()
+    long = client.submit(hold, 30, "go-q", key="long-1", workers=where)
+    Event("go-q-began", client=client).wait(10)
+    keys = [f"short-{i}" for i in range(3, 103)]
+    client.gather(client.map(grow, [60] * 100, key=keys, workers=where))
+    Event("go-q", client=client).set()
+    long.result()
+    told = heard.until(lambda: heard.last("long"))
+    assert told["bytes"] == pytest.approx(30 * MB, rel=0.1, abs=10 * MB)
+    ((tasks, kept),) = client.run(noted, workers=where).values()
+    assert 3 < tasks < 103 and kept == 0
+    assert heard.last("short")["bytes"] == pytest.approx(60 * MB, rel=0.1)
 
 
 def open_things(dask_worker):

@@ -10,6 +10,7 @@ from dask_hpc.view import kit
 
 LAB = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
 COLOURS = (Path(kit.__file__).parent / "shared" / "colours.js").read_text()
+HEAT = (Path(kit.__file__).parent / "neighbours_view.js").read_text()
 LEAST = 4.5
 #: what is written in which colour on what, by the names of the style sheet
 WRITTEN = [
@@ -75,6 +76,16 @@ def test_colours_of_a_theme(host, scheme):
         below = colour(given[f"--dh-{paper}"], given)
         found[ink, paper] = contrast(colour(given[f"--dh-{ink}"], given, below), below)
     assert {key: round(one, 2) for key, one in found.items() if one < LEAST} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("host", [ours, lab])
+def test_slowdowns_in_their_deepest_colour(host, scheme):
+    given = host(scheme)
+    rule = re.search(r"\.dh-heat \{ background: ([^;]*);", kit.style())[1]
+    least, more = re.search(r"Math.round\((\d+) \+ depth \* (\d+)\)", HEAT).groups()
+    cell = colour(rule.replace("var(--dh-depth)", f"{int(least) + int(more)}%"), given)
+    assert contrast(colour(given["--dh-ink"], given, cell), cell) >= LEAST
 
 
 def test_names_on_jobs():

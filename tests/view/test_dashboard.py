@@ -32,6 +32,7 @@ PAGES = [
     "/individual-hpc-jobs",
     "/individual-hpc-pipelines",
     "/individual-hpc-file-systems",
+    "/individual-hpc-neighbours",
     "/individual-hpc-power",
     "/individual-hpc-scratch-files",
 ]

@@ -3,12 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { shareFor, tabFor } from "../../dask_hpc/view/kit/control_room.js";
+import { isEmpty, shareFor, tabFor } from "../../dask_hpc/view/kit/control_room.js";
 import { Headline, clockOf, details, figures } from "../../dask_hpc/view/kit/headline.js";
 import { figuresOf, happened, isUsed } from "../../dask_hpc/view/kit/checkpoint_view.js";
 import { given } from "../../dask_hpc/view/kit/control_page.js";
 import { valueAt } from "../../dask_hpc/view/kit/curves.js";
 import { rowsOf } from "../../dask_hpc/view/kit/lanes.js";
+import { depthOf, figuresOfKinds, limitsOf, memoryBars, rowsOfKinds, unknown } from "../../dask_hpc/view/kit/neighbours_view.js";
 import { barsOf, figuresOf as figuresOfFiles, speedOf } from "../../dask_hpc/view/kit/scratch_files_view.js";
 import { Model, Reader } from "../../dask_hpc/view/kit/shared/document.js";
 import { showBounds } from "../../dask_hpc/view/kit/shared/units.js";
@@ -186,4 +187,106 @@ test("what was refused stays said while the feed goes on", async () => {
   await reader.hear({ do: "set", asked: { policy: "x" } }, model);
   await reader.look(model);
   assert.equal(model.get("problem"), "no x");
+});
+
+const TOGETHER = {
+  kept: [{ kind: "load", waiting: 1200, in_flight: 1 }, { kind: "sum", waiting: 0, in_flight: 2 }],
+  memory: {
+    why_not: [],
+    worker: { limit: 1000e6, base: 100e6, threads: 4 },
+    kinds: [
+      { kind: "old", peak: 2e9, remembered: true, at_once: 1 },
+      { kind: "sum", peak: 1e6, remembered: false, at_once: 4 },
+      { kind: "load", peak: 300e6, remembered: false, at_once: 2 },
+    ],
+  },
+  neighbours: {
+    kinds: [
+      { kind: "sum", tasks: 40, seconds: 0.25, how: "fastest", class: null, by: "bytes" },
+      { kind: "load", tasks: 90, seconds: 2, how: "alone", class: "I", by: "counters" },
+    ],
+    slowdowns: { load: { load: { ratio: 1.7349, stderr: 0.17, tasks: 9.6 }, sum: { ratio: 12.4, stderr: 0.1, tasks: 9.4 } }, sum: { sum: { ratio: 1.04, stderr: 0, tasks: 40 } } },
+    limits: [
+      { job: "", kind: "load", beside: 1, alone: null, is_trial: true, reason: "tries it" },
+      { job: "7", kind: "sum", beside: 0, alone: 3, is_trial: false, reason: "saves 10%" },
+    ],
+    mpe: 12.345,
+    nrmse: 0.0512,
+    why_not: ["no perf"],
+  },
+};
+
+test("kinds of which most tasks have ended have a row and a column each, by name; what is not sure is marked, and has no colour", () => {
+  const rows = rowsOfKinds(TOGETHER.neighbours);
+  assert.deepEqual(rows.map((row) => [row.kind, row.alone, row.memoryClass, row.cells.map((one) => one.text)]), [
+    ["load", "2 s", "I", ["1.73", "~12"]],
+    ["sum", "0.25 s", null, ["-", "1.04"]],
+  ]);
+  assert.deepEqual(rows.map((row) => row.cells.map((one) => one.depth > 0)), [[true, false], [false, false]]);
+  assert.equal(rows[0].cells[1].words, "load takes 12 \u00b1 0.10 times as long beside sum, by 9 tasks");
+  const cellOf = (seen) => rowsOfKinds({ kinds: TOGETHER.neighbours.kinds, slowdowns: { load: { load: { ratio: 1.7, tasks: 40, ...seen } } } })[0].cells[0];
+  assert.deepEqual([0.17, 0.18, null].map((stderr) => cellOf({ stderr }).text), ["1.70", "~1.70", "~1.70"]);
+  assert.equal(cellOf({ stderr: null }).words, "load takes 1.70 times as long beside load, by 40 tasks");
+  assert.equal(rows[1].cells[0].words, "sum was not seen beside load");
+  assert.match(rows[1].how, /fastest/);
+  assert.match(rows[0].how, /^seen alone$/);
+  const many = Array.from({ length: 20 }, (_, i) => ({ kind: `k${i}`, tasks: i, seconds: 1, how: "alone", class: null }));
+  const few = rowsOfKinds({ kinds: many, slowdowns: {} });
+  assert.deepEqual([few.length, few[0].kind, few[11].kind, few[0].cells.length], [12, "k8", "k19", 12]);
+});
+
+test("a slowdown is the deeper in colour the more it is, up to three times", () => {
+  assert.deepEqual([0.5, 1, 1.049, 3, 50].map(depthOf), [0, 0, 0, 1, 1]);
+  assert.ok(depthOf(1.05) > 0 && depthOf(1.5) > depthOf(1.2) && depthOf(2.5) < 1);
+});
+
+test("figures of kinds say how well times were foreseen, and how many tasks wait", () => {
+  assert.deepEqual(figuresOfKinds(TOGETHER), [
+    ["2", "kinds of tasks seen"],
+    ["12 %", "mean error of foreseen times (MPE)"],
+    ["0.051", "error by the range of times (NRMSE)"],
+    ["1,200", "tasks wait for room"],
+  ]);
+  const nothing = { kinds: [], slowdowns: {}, limits: [], mpe: null, nrmse: null, why_not: [] };
+  assert.deepEqual(figuresOfKinds({ kept: [], memory: null, neighbours: nothing }), []);
+  assert.deepEqual(figuresOfKinds({ kept: [{ waiting: 1 }], memory: null, neighbours: null }), [["1", "task waits for room"]]);
+});
+
+test("limits are said in words, of memory and of neighbours", () => {
+  const names = { 7: "fit" };
+  assert.deepEqual(limitsOf(TOGETHER, (job) => names[job]), [
+    { kind: "load", now: "1 runs, 1,200 wait", waits: 1200, limits: [
+      ["1 at once on a node beside others, any number alone", "on trial: tries it"],
+      ["2 at once on a worker", "one needs 300 MB of 1 GB"],
+    ] },
+    { kind: "sum", now: "2 run, 0 wait", waits: 0, limits: [["job fit: none on a node beside others, 3 alone", "saves 10%"]] },
+  ]);
+  const probed = limitsOf({ kept: [{ kind: "new", waiting: 1, in_flight: 1 }], memory: { ...TOGETHER.memory, kinds: [] }, neighbours: null });
+  assert.deepEqual(probed, [{ kind: "new", now: "1 runs, 1 waits", waits: 1, limits: [["few at once on a worker", "until one has ended nobody knows what they need"]] }]);
+  assert.deepEqual(limitsOf({ kept: [], memory: null, neighbours: null }), []);
+});
+
+test("bars of memory: what is taken, one task, the others at once; what was not seen in this program comes last", () => {
+  const bars = memoryBars(TOGETHER.memory);
+  assert.deepEqual(bars.map((one) => [one.name, one.text, one.isBad]), [
+    ["load", "300 MB, 2 at once", false],
+    ["sum", "1 MB, one on each thread", false],
+    ["old", "2 GB in earlier programs, 1 at once; more than there is", false],
+  ]);
+  const shares = bars.map(({ base, first, others }) => [base, first, others].map((one) => Math.round(1000 * one)));
+  assert.deepEqual(shares, [[100, 300, 300], [100, 1, 0], [100, 900, 0]]);
+  const now = TOGETHER.memory.kinds.map((one) => ({ ...one, remembered: false }));
+  assert.equal(memoryBars({ ...TOGETHER.memory, kinds: now })[0].isBad, true);
+  const [bare] = memoryBars({ worker: null, kinds: [{ kind: "a", peak: 5e6, remembered: false, at_once: null }] });
+  assert.deepEqual(bare, { name: "a", base: 0, first: 0, others: 0, text: "5 MB", isBad: false });
+});
+
+test("what is not known of kinds is said with the reason", () => {
+  const silent = { ...TOGETHER, memory: { ...TOGETHER.memory, why_not: ["no limit"] } };
+  assert.deepEqual(unknown(silent), ["Nobody counts how kinds use memory: no perf.", "Not every worker can tell what tasks need: no limit."]);
+  assert.deepEqual(unknown({ kept: [], memory: null, neighbours: null }), []);
+});
+
+test("a tab is not there while the status has nothing for it", () => {
+  assert.deepEqual([null, undefined, [], [1], { kept: [] }].map(isEmpty), [true, true, true, false, false]);
 });

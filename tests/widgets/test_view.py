@@ -6,14 +6,19 @@ from importlib.util import find_spec
 import dask_hpc_widgets as widgets
 import pytest
 from dask_hpc_widgets import view as view_module
+from distributed.utils_test import slowinc
 from fsspec.asyn import get_loop
 from heard import hear, until
 
 import dask_hpc
+from dask_hpc.model.units import show_duration
 
 get_loop()  # its thread lasts, and is no leak of a test
 
-VIEWS = ["AllotmentMap", "CheckpointView", "CorridorChart", "JobsTable", "ScratchFilesView", "StoryView"]
+VIEWS = [
+    "AllotmentMap", "CheckpointView", "CorridorChart", "JobsTable", "NeighboursView",
+    "ScratchFilesView", "StoryView",
+]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -69,7 +74,10 @@ def test_after_a_problem_everything_is_told_anew(busy):
 def test_views_are_readable_without_a_front_end(busy):
     said = {"JobsTable": "waits: waiting, 3 of 3", "AllotmentMap": "runs holds 1", "StoryView": "start"}
     said |= {"CorridorChart": "power is not watched", "CheckpointView": "nothing is protected"}
-    said |= {"ScratchFilesView": "no file system in memory"}
+    said |= {
+        "ScratchFilesView": "no file system in memory",
+        "NeighboursView": "kinds of tasks are not watched",
+    }
     for name, words in said.items():
         view = getattr(widgets, name)(busy)
         until(lambda view=view, words=words: words.split()[0] in repr(view))
@@ -98,6 +106,52 @@ def test_what_is_told_of_scratch_files_is_json(busy):
         until(lambda: repr(view) == "scratch: ready, 1 file of 1 kB on 2 nodes")
     until(lambda: not view.seen().get("files"))
     view.close()
+
+
+def test_what_is_told_of_kinds_is_json(busy):
+    busy.set(**{"together.strategy": "good-neighbours", "memory.strategy": "memory-lanes"})
+    view = widgets.NeighboursView(busy)
+    until(lambda: repr(view) == "no task has ended yet")
+    client = busy.client
+    client.gather(client.map(slowinc, range(8), delay=0.05, key=[f"step-{i}" for i in range(8)]))
+    until(lambda: _step_of(view))
+    json.dumps(view.seen(), allow_nan=False)
+    alone = show_duration(_step_of(view)["seconds"])
+    until(lambda: f"step: {alone} alone" in repr(view))
+    busy.set("easy-backfill")
+    until(lambda: repr(view) == "kinds of tasks are not watched")
+    view.close()
+
+
+def _step_of(view):
+    known = (view.seen().get("together") or {"neighbours": {"kinds": ()}})["neighbours"]["kinds"]
+    return next((one for one in known if one["kind"] == "step"), None)
+
+
+def test_kinds_in_words():
+    need = {"kind": "load", "peak": 3e8, "remembered": True, "at_once": 2}
+    together = {
+        "kept": [{"kind": "load", "waiting": 5, "in_flight": 1}],
+        "memory": {"kinds": [need, {**need, "kind": "odd", "at_once": None}]},
+        "neighbours": {
+            "kinds": [{"kind": "load", "seconds": 2.0}],
+            "slowdowns": {"load": {"sum": {"ratio": 1.256, "stderr": None, "tasks": 3}}},
+            "limits": [
+                {"job": "", "kind": "load", "beside": 1, "alone": None, "reason": "saves 10% of the time"},
+                {"job": "7", "kind": "sum", "beside": 0, "alone": 2, "reason": "tries it"},
+            ],
+        },
+    }
+    assert list(widgets.NeighboursView.lines(None, {"together": together})) == [
+        "load: 2 s alone, 1.26 times as long beside sum, needs 300 MB, at most 2 at once on a worker, "
+        "1 run, 5 wait",
+        "odd: needs 300 MB",
+        "load: 1 at once beside others, any number alone; saves 10% of the time",
+        "sum: job 7: 0 at once beside others, 2 alone; tries it",
+    ]
+    for missing, words in ("memory", "2 s alone"), ("neighbours", "needs 300 MB"):
+        first, *_ = widgets.NeighboursView.lines(None, {"together": {**together, missing: None}})
+        assert first.startswith(f"load: {words}")
 
 
 @pytest.mark.parametrize("how", ["nobody is heard", "nothing is read"])

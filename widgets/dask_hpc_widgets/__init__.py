@@ -8,6 +8,7 @@ from dask_hpc_widgets.control_room import ControlRoom, control_room_of
 from dask_hpc_widgets.corridor_chart import CorridorChart
 from dask_hpc_widgets.corridor_explorer import CorridorExplorer
 from dask_hpc_widgets.jobs_table import JobsTable
+from dask_hpc_widgets.neighbours_view import NeighboursView
 from dask_hpc_widgets.nodes_table import NodesTable
 from dask_hpc_widgets.partition_explorer import PartitionExplorer
 from dask_hpc_widgets.policy_panel import PolicyPanel
@@ -25,6 +26,7 @@ __all__ = [
     "CorridorChart",
     "CorridorExplorer",
     "JobsTable",
+    "NeighboursView",
     "NodesTable",
     "PartitionExplorer",
     "PolicyPanel",

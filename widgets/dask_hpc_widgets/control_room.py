@@ -31,6 +31,7 @@ _TABS = (
     ("Story", "story_view", "", ""),
     ("Checkpoints", "checkpoint_view", "", ""),
     ("Files", "scratch_files_view", "", "files"),
+    ("Neighbours", "neighbours_view", "", "together"),
 )
 _PAST = ("Jobs", "Story")  # what there is to see of a run that is over
 #: what draws them, and what is drawn once for all
@@ -67,12 +68,12 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
 
     _esm = module("control_room", *_VIEWS, *(one[1] for one in _TABS))
     _css = style()
-    parts: ClassVar[tuple[str, ...]] = ("power", "checkpoint", "holds", "files")
+    parts: ClassVar[tuple[str, ...]] = ("power", "checkpoint", "holds", "files", "together")
     draws = frozenset(
         {
             *("nodes", "presence", "marked", "changes", "jobs", "samples", "marks", "corridor", "power_now"),
             *("story", "signs", "alerts", "figures", "holds", "checkpoint", "in_force", "outside", "curves"),
-            "files",
+            *("files", "together"),
         }
     )
 

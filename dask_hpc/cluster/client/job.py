@@ -50,6 +50,7 @@ def job(
     value: float | None = None,
     commits: bool | None = None,
     impure: bool | None = None,
+    traffic: float | str | None = None,
     on_resize: OnChange | None = None,
     window: float | str | None = None,
     client: Client | None = None,
@@ -73,6 +74,10 @@ def job(
 
     ``impure`` says that its tasks do more than to give results (send a message, append to a file): no policy
     has one of them run on two workers at a time. ``dask.annotate(impure=True)`` says so of some tasks.
+
+    ``traffic`` is how much each of its nodes sends to its others ("200 MB/s"), for a policy such as
+    ``least-congested`` that picks nodes by it (see ``hpc.topology``). Without it what the last job of that
+    name sent is taken, and once the job runs what is measured.
 
     ``layout`` says how the arrays that it persists are laid out anew on its nodes at every change of its
     size: "block" (runs of neighbouring chunks) or "cyclic" (chunks in turn), along the dimension with the
@@ -112,6 +117,7 @@ def job(
         value=value,
         commits=commits,
         impure=impure,
+        traffic=traffic,
         login=login(),
     )
     where = f"job {shown(name)}"

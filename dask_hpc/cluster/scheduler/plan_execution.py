@@ -73,6 +73,7 @@ class PlanExecution:
         self.figures.allotted(job)
         self.measurements.size_changed(job)
         self._tell(plan, plan.time, "start", job, start.reason)
+        self._tell_of_nodes(job, running)
         self.gate.open(job, self.context.staying(running))
         self.windows.changed(job)
         if took_over := self.gate.take_over(job.needs, job):
@@ -90,6 +91,7 @@ class PlanExecution:
         running = context.indices.begin_resize(resize.job, resize.nodes)
         if is_growth:
             self._give(running.nodes)
+            self._tell_of_nodes(job, running)
         else:
             self.gate.move(job, context.staying(running))
         self.figures.resize_begins(job, size, resize.nodes)
@@ -186,6 +188,11 @@ class PlanExecution:
     def _give(self, nodes: tuple[str, ...]) -> None:
         for service in self.context.services:
             service.nodes_given(nodes)
+
+    def _tell_of_nodes(self, job: LiveJob, running: Running) -> None:
+        """Why it has just got these nodes, if who picked them has something to say."""
+        if self.context.indices.picked:
+            self.context.tell_of("picked", job, running.nodes, self.context.indices.picked)
 
     def _tell(self, plan: Plan, time: float, decision: str, job: LiveJob, reason: str) -> None:
         job.reason = reason

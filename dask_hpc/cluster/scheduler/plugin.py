@@ -15,7 +15,7 @@ from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.metrics import Metrics
 from dask_hpc.cluster.scheduler.service import Context, Service, WorkerSetting, guarded
 from dask_hpc.cluster.scheduler.status import Status
-from dask_hpc.cluster.scheduler.topology import Topology
+from dask_hpc.cluster.scheduler.topology import NodePlaces
 from dask_hpc.cluster.scheduler.walltime import Walltime
 from dask_hpc.cluster.worker.bundles import BundlePlugin
 from dask_hpc.policy import Policy
@@ -47,7 +47,7 @@ class HpcPlugin(Management, SchedulerPlugin):
         self.status = context.add(Status(self), lasts=True)
         self.walltime = Walltime(context)
         self._ends = self.walltime.ends_at
-        self.topology = context.add(Topology(context), lasts=True)
+        self.topology = context.add(NodePlaces(context), lasts=True)
         self.calls = context.add(Calls(self, self.status), lasts=True)
         context.each("start", lambda service: service.start())
         self.farewells = Farewells(context)

@@ -5,26 +5,31 @@ from typing import Any
 
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError, insist, one_line
-from dask_hpc.planning.topology import LIMIT, Place, read_topology
+from dask_hpc.planning.topology import LIMIT, Place
+from dask_hpc.planning.topology_file import ReadTopology, topology_in, with_usual_bandwidths
 
 _LONGEST, _DEEPEST = 255, 20  # of a name; of parts within parts
 
 
-class Topology:
+class NodePlaces:
     """Of all nodes, as far as it is known."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._source: str | None = context.settings["topology"]
-        #: as the file has them, by the names of nodes or hosts
-        self._known: dict[str, Place] = {}
+        #: as the file has it, by the names of nodes or hosts
+        self._read: ReadTopology | None = None
+        #: of each node that has a place the name that it has in the file
+        self._names: dict[str, str] = {}
+        #: counts changes
+        self.revision = 0
         #: what workers said of themselves: their host, and its place if they know it
         self._told: dict[str, tuple[str, Place]] = {}
 
     def start(self) -> None:
         """Look what the file says, if there is one. One that cannot be used is told, and all goes on."""
         if self._source not in (None, "slurm"):
-            self._context.do("reading the topology", self._read(str(self._source)))
+            self._context.do("reading the topology", self._learn(str(self._source)))
 
     def worker_at(self, address: Any = None, host: Any = None, place: Any = ()) -> str:
         """A worker says on which host it is, and in which parts of the machine, if Slurm told it."""
@@ -48,22 +53,46 @@ class Topology:
         node = context.indices.nodes.get(name)
         if self._source is None or node is None:
             return
-        host, said = self._told.get(address, ("", ()))
-        place = said if self._source == "slurm" else self._known.get(name) or self._known.get(host, ())
+        host, place = self._told.get(address, ("", ()))
+        if self._source != "slurm":
+            known = {} if self._read is None else self._read.places
+            found = name if name in known else host
+            place = known.get(found, ())
+            self._names[name] = found
         if place and place != node.place:
             context.indices.place(name, place)
+            self.revision += 1
 
-    async def _read(self, path: str) -> None:
-        try:
-            self._known = await asyncio.to_thread(_from_file, path)
-        except InputError as error:
-            self._context.tell("warning", one_line(f"hpc.topology: {error}; nodes have no places"))
+    def look_again(self) -> None:
+        """Note where all nodes are that are known by now."""
         for name in self._context.nodes:
             for address in self._context.nodes.workers(name):
                 self.look(address)
 
+    def links(self) -> ReadTopology | None:
+        """What joins the nodes that are here, by their names here; those that have no place are not in it.
+        None: nobody knows of any."""
+        nodes = self._context.indices.nodes
+        places = {name: node.place for name, node in nodes.items() if node.place}
+        if not places:
+            return None
+        if self._read is None:
+            return with_usual_bandwidths(places)
+        here: dict[str, list[str]] = {}
+        for name in places:
+            here.setdefault(self._names[name], []).append(name)
+        return self._read._replace(topology=self._read.topology.renamed(here))
 
-def _from_file(path: str) -> dict[str, Place]:
+    async def _learn(self, path: str) -> None:
+        try:
+            self._read = await asyncio.to_thread(_from_file, path)
+        except InputError as error:
+            self._context.tell("warning", one_line(f"hpc.topology: {error}; nodes have no places"))
+        self.look_again()
+        self._context.wake()
+
+
+def _from_file(path: str) -> ReadTopology:
     try:
         with open(path, "rb") as file:
             text = file.read(LIMIT + 1)
@@ -72,6 +101,6 @@ def _from_file(path: str) -> dict[str, Place]:
     if len(text) > LIMIT:
         raise InputError("", f"more than {LIMIT:,} bytes", f"at most {LIMIT:,}", file=one_line(path))
     try:
-        return read_topology(text)
+        return topology_in(text)
     except InputError as error:
         raise error.in_file(one_line(path)) from None

@@ -187,16 +187,20 @@ def aware_slack(
     if not kinds or not len(places):
         return []
     places = places[np.argsort(nodes.free[places], kind="stable")]
+    # empty nodes are all alike, and come last: no more of them are needed than there are tasks
+    some = int((nodes.free[places] < nodes.table.cores).sum())
+    places = places[: some + len(waiting)]
     believed = _Believed(table or nodes.table, nodes, places, now, alone, kinds)
     found: list[Assigned] = []
     last: WaitingTask | None = None
-    while True:
-        next_ones = [waiting.first(kind, believed.earliest(row), last) for row, kind in enumerate(kinds)]
+    while left := [kind for kind in kinds if waiting.first(kind, -inf, last)]:
+        next_ones = (waiting.first(kind, believed.earliest(kind), last) for kind in left)
         tasks = [task for task in next_ones if task is not None]
         if not tasks:
-            return found
+            break
         last = min(tasks)
         found.append(Assigned(last, believed.take(last)))
+    return found
 
 
 class _Believed:
@@ -217,47 +221,46 @@ class _Believed:
         self._kinds = kinds
         self._nodes = places
         self._free = nodes.free[places]
-        # idle cores come last: the first of them is that of the candidate
-        order = np.argsort(nodes.kinds[places] == table.idle, axis=1, kind="stable")
-        self._running = np.take_along_axis(nodes.kinds[places], order, axis=1)
-        self._due = np.take_along_axis(nodes.deadlines[places], order, axis=1)
-        self._work = np.take_along_axis(nodes.work(places, now), order, axis=1)
+        self._running = nodes.kinds[places]
+        self._due = nodes.deadlines[places]
+        self._work = nodes.work(places, now)
         #: a row for each kind; inf where somebody would miss a deadline
         self._ends = self._predicted(np.arange(len(places)))
+        #: where a task was put since, if somewhere
+        self._changed: int | None = None
 
     def _predicted(self, rows: np.ndarray) -> np.ndarray:
-        cores = self._table.cores
-        candidate = cores - self._free[rows]
-        each = np.arange(len(rows))
-        shape = (len(self._kinds), *self._running[rows].shape)
-        running = np.broadcast_to(self._running[rows], shape).copy()
-        work = np.broadcast_to(self._work[rows], shape).copy()
+        running, work, due = self._running[rows], self._work[rows], self._due[rows] - self._now
+        core, each = (running == self._table.idle).argmax(axis=1), np.arange(len(rows))
+        shape = (len(self._kinds), *running.shape)
+        together, left = np.empty(shape, running.dtype), np.empty(shape)
+        together[:], left[:] = running, work
         for number, kind in enumerate(self._kinds):
-            running[number, each, candidate] = kind
-            work[number, each, candidate] = self._alone[kind]
-        flat = (-1, cores)
-        ends = ends_by_table(self._table, running.reshape(flat), work.reshape(flat)).reshape(shape)
-        own = ends[:, each, candidate]
-        due = self._due[rows] - self._now
+            together[number, each, core], left[number, each, core] = kind, self._alone[kind]
+        flat = (-1, running.shape[1])
+        ends = ends_by_table(self._table, together.reshape(flat), left.reshape(flat)).reshape(shape)
+        own = ends[:, each, core]
         # a task without slack, and one whose deadline is now, would miss it
         others = np.where(ends < due, True, np.isinf(due)).all(axis=2)
         return np.where(others, self._now + own, inf)
 
-    def earliest(self, row: int) -> float:
-        """When a task of a kind (that of this row) ends where that is soonest."""
-        return float(self._ends[row].min()) if self._ends.shape[1] else inf
+    def earliest(self, kind: int) -> float:
+        """When a task of a kind ends where that is soonest."""
+        if self._changed is not None:
+            self._move_up(self._changed)
+            self._changed = None
+        return float(self._ends[self._kinds.index(kind)].min())
 
     def take(self, task: WaitingTask) -> int:
         """The node for a task, on which it is from now on."""
         row = self._kinds.index(task.kind)
         at = int((self._ends[row] < task.deadline).argmax())
-        node = int(self._nodes[at])
-        core = self._table.cores - self._free[at]
+        core = int((self._running[at] == self._table.idle).argmax())
         self._running[at, core], self._work[at, core] = task.kind, self._alone[task.kind]
         self._due[at, core] = task.deadline
         self._free[at] -= 1
-        self._move_up(at)
-        return node
+        self._changed = at
+        return int(self._nodes[at])
 
     def _move_up(self, at: int) -> None:
         """A node that has become fuller comes before others that have not; unless it is full it is predicted

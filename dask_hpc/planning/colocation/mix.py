@@ -80,7 +80,7 @@ def best_mix(
     work = np.array([float(counts[kind]) for kind in kinds])
     mixes = _Mixes(kinds, [seconds[kind] for kind in kinds], work, slowdown, cores)
     plain = list(_plain(mixes, work))
-    found = _shortest(mixes, work, [mix for mix, _ in plain])
+    found = _shortest(mixes, work)
     # what has most kinds comes first: who comes later still finds somebody to run beside
     found.sort(key=lambda one: (-sum(map(bool, one[0])), -one[1]))
     return MixPlan(tuple(mixes.phase(*one) for one in found), tuple(mixes.phase(*one) for one in plain))
@@ -199,13 +199,11 @@ def _plain(mixes: _Mixes, work: np.ndarray) -> Iterator[tuple[_Mix, float]]:
         left[np.flatnonzero(running)[ends <= until * (1 + _GAIN)]] = 0.0
 
 
-def _shortest(mixes: _Mixes, work: np.ndarray, plain: Sequence[_Mix]) -> list[tuple[_Mix, float]]:
+def _shortest(mixes: _Mixes, work: np.ndarray) -> list[tuple[_Mix, float]]:
     """Mixes and how long to run each, so that all work is done in the least time: the simplex method, with
-    mixes that are looked for as they are needed (column generation)."""
+    mixes that are looked for as they are needed (column generation), and all that were ever looked at."""
     basis = [_alone(mixes, kind) for kind in range(len(work))]
     complete = mixes.look_at_all()
-    for mix in plain:
-        mixes.rates(mix)
     for _ in range(_PIVOTS):
         matrix = np.array([mixes.rates(mix) for mix in basis]).T
         prices = np.linalg.solve(matrix.T, np.ones(len(work)))

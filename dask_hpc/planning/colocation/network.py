@@ -37,9 +37,9 @@ class NetworkPredictor:
 
         rows, values = checked(rows, values)
         inputs, output = Standard.of(rows), Standard.of(values[:, None])
-        x, y = inputs.apply(rows), output.apply(values[:, None])[:, 0]
+        x, y = _with_ones(inputs.apply(rows)), output.apply(values[:, None])[:, 0]
         loss = partial(_loss, x=x, y=y)
-        starts = [_start(x.shape[1], rng) for _ in range(_STARTS)]
+        starts = [_start(rows.shape[1], rng) for _ in range(_STARTS)]
         first = [
             minimize(loss, one, jac=True, method="L-BFGS-B", options={"maxiter": _FIRST}) for one in starts
         ]
@@ -50,11 +50,16 @@ class NetworkPredictor:
     def predict(self, rows: np.ndarray) -> np.ndarray:
         """One value for each row. It may be less than a task takes alone; who needs a slowdown cuts it
         off."""
-        x = self.inputs.apply(np.atleast_2d(np.asarray(rows, float)))
-        into, bias, out, last = _parts(self.weights, x.shape[1])
-        found = np.tanh(x @ into + bias) @ out + last
+        x = _with_ones(self.inputs.apply(np.atleast_2d(np.asarray(rows, float))))
+        into, out, last = _parts(self.weights)
+        found = np.tanh(x @ into) @ out + last
         spread = self.output.deviation[0]
         return found * (spread if np.isfinite(spread) else 0.0) + self.output.mean[0]
+
+
+def _with_ones(x: np.ndarray) -> np.ndarray:
+    """One more column, which carries the biases."""
+    return np.column_stack([x, np.ones(len(x))])
 
 
 def _start(features: int, rng: Any) -> np.ndarray:
@@ -64,18 +69,29 @@ def _start(features: int, rng: Any) -> np.ndarray:
     return np.concatenate([into.ravel(), np.zeros(HIDDEN), out, [0.0]])
 
 
-def _parts(weights: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    into, bias, out, last = np.split(weights, np.cumsum([features * HIDDEN, HIDDEN, HIDDEN]))
-    return into.reshape(features, HIDDEN), bias, out, last[0]
+def _parts(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Into the hidden layer, with its biases as the last row; out of it; and the bias of the output."""
+    return weights[: -HIDDEN - 1].reshape(-1, HIDDEN), weights[-HIDDEN - 1 : -1], weights[-1]
 
 
 def _loss(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-    """Half the mean squared error and the decay of weights (not of biases), and their gradient."""
-    into, bias, out, last = _parts(weights, x.shape[1])
-    hidden = np.tanh(x @ into + bias)
-    error = hidden @ out + last - y
+    """Half the mean squared error and the decay of weights (not of biases), and their gradient. The last
+    column of ``x`` is one of ones."""
+    into, out, last = _parts(weights)
+    hidden = x @ into
+    np.tanh(hidden, out=hidden)
+    error = hidden @ out + (last - y)
     back = error / len(y)
-    inner = np.outer(back, out) * (1 - hidden * hidden)
-    gradient = [x.T @ inner + _DECAY * into, inner.sum(axis=0), hidden.T @ back + _DECAY * out, [back.sum()]]
-    decay = _DECAY / 2 * float((into * into).sum() + out @ out)
-    return float(error @ back) / 2 + decay, np.concatenate([np.ravel(one) for one in gradient])
+    decay = _DECAY / 2 * float((into[:-1] ** 2).sum() + out @ out)
+    gradient = np.empty_like(weights)
+    to_into, to_out, _ = _parts(gradient)
+    to_out[:] = hidden.T @ back + _DECAY * out
+    gradient[-1] = back.sum()
+    # in place, as this is where the time goes: back out (1 - hidden ** 2)
+    hidden *= hidden
+    np.subtract(1.0, hidden, out=hidden)
+    hidden *= back[:, None]
+    hidden *= out
+    to_into[:] = x.T @ hidden
+    to_into[:-1] += _DECAY * into[:-1]
+    return float(error @ back) / 2 + decay, gradient

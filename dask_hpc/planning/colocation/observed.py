@@ -13,7 +13,7 @@ twentieth of all stands for them. What was not seen together is foreseen linearl
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite, isinf, sqrt
 from typing import Any, NamedTuple
@@ -482,13 +482,18 @@ class Observations:
         if found is not None:
             yield from ((dict(mix), found.in_mix(seen)) for mix, seen in found.mixes.items())
 
-    def matrix(self, cpu: str | None = None) -> dict[str, dict[str, Slowdown]]:
-        """Of each kind beside one of each kind that was seen beside it."""
-        return {
-            kind: {other: one.slowdown({other: 1}) for other in one.beside}
-            for kind, one in self._on(cpu).items()
-            if one.beside
+    def matrix(
+        self, cpu: str | None = None, among: Collection[str] | None = None
+    ) -> dict[str, dict[str, Slowdown]]:
+        """Of each kind beside one of each kind that was seen beside it; of these only, if some are given."""
+        kinds = self._on(cpu)
+        wanted = kinds.keys() if among is None else among
+        found = {
+            kind: {other: one.slowdown({other: 1}) for other in one.beside if other in wanted}
+            for kind, one in kinds.items()
+            if kind in wanted
         }
+        return {kind: row for kind, row in found.items() if row}
 
     def is_known(self, kind: str, other: str, cpu: str | None = None) -> bool:
         """Whether at least 30 tasks of each have run beside the other."""

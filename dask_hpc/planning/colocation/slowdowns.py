@@ -31,7 +31,7 @@ class Company(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Shares:
+class _AddedByOthers:
     """What each neighbour adds, the standard error of that, and of how many tasks it is known."""
 
     added: Mapping[str, float]
@@ -104,17 +104,17 @@ class Slowdowns:
         return seen[below] + (seen[above] - seen[below]) * (count - below) / (above - below)
 
 
-def _fitted(seen: list[Company]) -> _Shares:
+def _fitted(seen: list[Company]) -> _AddedByOthers:
     kinds = sorted({kind for one in seen for kind in one.others})
     if not kinds:
-        return _Shares({}, {}, {})
+        return _AddedByOthers({}, {}, {})
     tasks = {kind: sum(one.tasks for one in seen if kind in one.others) for kind in kinds}
     sure = np.array([1 / max(one.stderr, _LEAST_ERROR) for one in seen])
     counts = np.array([[one.others.get(kind, 0) for kind in kinds] for one in seen], float) * sure[:, None]
     slower = np.array([one.slowdown - 1 for one in seen]) * sure
     inverse = np.linalg.inv(counts.T @ counts + _RIDGE * np.eye(len(kinds)))
     added, errors = inverse @ (counts.T @ slower), np.sqrt(np.diag(inverse))
-    return _Shares(
+    return _AddedByOthers(
         {kind: max(0.0, float(one)) for kind, one in zip(kinds, added, strict=True)},
         {kind: float(one) for kind, one in zip(kinds, errors, strict=True)},
         tasks,

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_hpc.model.errors import InputError, insist, shown
 
-_MOST = 4_000_000  # entries
+_MOST = 1_000_000  # mixes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import inf
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.speedup import Constraint, Linear, PowerLaw, Speedup
 from dask_hpc.model.units import parse_duration
 from dask_hpc.planning.in_situ.partition import Analysis, Simulation
+from dask_hpc.planning.topology_file import topology_from
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task, quiet_runtime
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import Crowding, Failures, Platform, Units
@@ -293,13 +295,24 @@ def synthetic(
     choice: int = 0,
     rule: str = "half-double",
     speedup: Exponent = 1.0,
+    traffic: Annotated[float, 0, 1e15] = 0.0,
+    topology: str = "none",
 ) -> Workload:
     """Jobs whose sizes, lengths and arrivals look like a site's, busier at noon than at midnight.
 
     A ``malleable`` share of them, drawn with ``choice``, can change size as ``rule`` says (constraint,
     half-double, shrink-only, grow-only, or two factors such as 0.5:4) and scales with the exponent
-    ``speedup``.
+    ``speedup``. Each node of a job sends up to ``traffic`` bytes a second to its others, most send less, over
+    a network that is named by ``topology``: xc30 or fat-tree (none: nobody is in anybody's way).
     """
     arrivals = list(synthetic_day(jobs, nodes, load=load, seed=seed))
-    workload = Workload("synthetic", arrivals, platform=Platform(nodes))
+    if traffic:
+        dice = random.Random(f"traffic {seed}")
+        rates = (traffic * dice.random() ** 2 for _ in arrivals)
+        arrivals = [
+            replace(one, job=replace(one.job, traffic=rate))
+            for one, rate in zip(arrivals, rates, strict=False)
+        ]
+    joined = None if topology == "none" else topology_from(topology).topology
+    workload = Workload("synthetic", arrivals, platform=Platform(nodes, topology=joined))
     return malleable_overlay(workload, malleable, choice, rule, scaling(speedup))

@@ -54,7 +54,7 @@ class Committed:
 
 
 @dataclass(slots=True)
-class Traffic:
+class BytesMoved:
     """Bytes, of all applications together."""
 
     to_agents: float = 0.0
@@ -88,7 +88,7 @@ class CommitResult:
     flushed: list[tuple[float, str, int]] = field(default_factory=list)
     #: when each application was through
     ended: dict[str, float] = field(default_factory=dict)
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: BytesMoved = field(default_factory=BytesMoved)
 
     def of(self, app: str) -> list[Committed]:
         return [one for one in self.made if one.app == app]
@@ -134,7 +134,7 @@ class CommitResult:
                 "change": agents["time"].to_numpy(),
                 "pool_time": np.array([time for time, _, _ in self.pool]),
             },
-            attrs={f"bytes_{name}": getattr(self.traffic, name) for name in Traffic.__slots__},
+            attrs={f"bytes_{name}": getattr(self.traffic, name) for name in BytesMoved.__slots__},
         ).set_coords("number")
         for name in ("begin", "end", "stall", "transfer", "change", "pool_time"):
             dataset[name].attrs["units"] = "s"

@@ -13,6 +13,7 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
+  topology: {preset: xc30, cabinets: 6}    # what joins nodes, or {tree: PARTS, bandwidths: {rack: 40 GB/s}}
   copies: 200 GB               # that a node keeps which is there for copies alone
   power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
     forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
@@ -22,6 +23,7 @@ jobs:
      speedup: {power_law: 0.9}, data: 4 GiB}    # what its user declares, and is true unless
   - {id: f, nodes: 8, kind: malleable, min_nodes: 1, runtime: 1 h,    # this says what is: no policy is told
      scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
+  - {id: t, nodes: 8, runtime: 1 h, traffic: 2 GB/s, messages: 40 %}    # of each node, and the share for it
   - {id: r, nodes: 2, runtime: 10 min, recorded: 9 min}          # what runs before took, if a policy may know
   - {id: v, nodes: 2, runtime: 3 h, walltime: 2 h, overstays: true,    # not killed; memory is per node
      value: 3, soft_deadline: 4 h, deadline: 6 h, memory: 32 GB, messages: 20 %}
@@ -55,6 +57,7 @@ from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PhasedSpeedup, PowerLaw, Speedup, Tabulated
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
+from dask_hpc.planning.topology_file import topology_from
 from dask_hpc.simulator.application import (
     MOST_ITERATIONS,
     TASK_KINDS,
@@ -67,6 +70,7 @@ from dask_hpc.simulator.application import (
     Task,
     io_demand,
     quiet_runtime,
+    sent_bytes,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import (
@@ -153,6 +157,7 @@ _PLATFORM: Readers = {
     "launch": parse_duration,
     "cleanup": parse_duration,
     "copies": _bytes,
+    "topology": lambda found: topology_from(found).topology,
 }
 
 
@@ -243,6 +248,8 @@ def read_platform(found: Any) -> Platform:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
         values = {"nodes": known.nodes, **powers, **values}
+    if "topology" in values:
+        values.setdefault("nodes", len(values["topology"].nodes))
     if "nodes" not in values:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
@@ -486,6 +493,7 @@ _JOB: Readers = {
     "recorded": parse_duration,
     "memory": _bytes,
     "messages": share,
+    "traffic": _bytes_per_second,
     "speedup": _speedup,
 }
 #: what only the simulator knows of a job
@@ -545,6 +553,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
                 job = dataclasses.replace(job, recorded=quiet)
             if job.io_intensity is None:
                 job = dataclasses.replace(job, io_intensity=io_demand(application, platform, job.nodes))
+            if job.traffic is None and platform.topology is not None and quiet:
+                sent = sent_bytes(application, job.nodes)
+                job = dataclasses.replace(job, traffic=sent / quiet if sent < inf else None)
     return Arrival(job, **{"runtime": 0.0, **truth})
 
 

@@ -1,16 +1,17 @@
 """Good neighbours: kinds of tasks that slow each other do not fill a node while others wait that do not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.planning.colocation.mix import best_mix
+from dask_hpc.planning.colocation.mix import MixPhase, best_mix
 from dask_hpc.planning.colocation.slowdowns import Slowdowns
 from dask_hpc.strategies.strategy import TogetherStrategy
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
 
 _KINDS = 4  # those of which most is left are looked at
+_STREAMS, _COMPUTES = ("I", "II"), ("IV", "V")  # classes of memory use that make a try worth while, or not
 _REMEMBERED = 200  # pairs that were tried
 _PATIENCE = 8  # times as many tasks as are to be seen: then a try has come to nothing
 
@@ -37,7 +38,9 @@ class GoodNeighbours(TogetherStrategy):
     Nothing is limited before it is known that a kind gets slower by ``slower``, of ``known`` tasks beside
     each kind, and that the best mixes save ``gain`` of the time. What a node would do with another mix is
     found out by trying it: beside others that are ready it costs nothing, as no thread is idle; fewer tasks
-    of a kind alone are tried only where that is a small share (``cost``) of what is left.
+    of a kind alone are tried only where that is a small share (``cost``) of what is left. Where a person says
+    that a kind uses memory little (``dask.annotate(mem_class="V")``) nothing is tried, where much ("I") at
+    once. No job misses its deadline for the sake of others.
     """
 
     name: ClassVar[str] = "good-neighbours"
@@ -95,6 +98,8 @@ class GoodNeighbours(TogetherStrategy):
         is_on = any(not limit.is_trial for limit in view.limits.values())
         if plan.gain < self.gain / (2 if is_on else 1):
             return {}
+        if any(_end(plan.plain, kind) <= kind.due < _end(plan.phases, kind) for kind in kinds):
+            return {}  # a deadline would not be kept for the sake of others
         worst = max(harm, key=harm.__getitem__)
         reason = (
             f"{worst[0]} takes {slowdowns(worst[0], {worst[1]: 1}):.2f} times as long beside {worst[1]}; "
@@ -121,7 +126,9 @@ class GoodNeighbours(TogetherStrategy):
         half = view.threads // 2
         needed = self.known * view.nodes
         for kind in kinds:
-            if not slowdowns.is_known(kind.name, kind.name):
+            if kind.said_class in _COMPUTES:
+                continue
+            if kind.said_class not in _STREAMS and not slowdowns.is_known(kind.name, kind.name):
                 continue  # it has not filled nodes for long
             for other in kinds:
                 waits = min(kind.waiting, other.waiting) >= needed
@@ -147,3 +154,13 @@ class GoodNeighbours(TogetherStrategy):
         others = {one: trial for one, trial in trials.items() if one != pair}
         over = begun - left > _PATIENCE * needed
         return {**dict(list(others.items())[-_REMEMBERED:]), pair: KindTrial(begun, over)}
+
+
+def _end(phases: Sequence[MixPhase], kind: KindWork) -> float:
+    """Seconds until the last of a kind has ended."""
+    end = passed = 0.0
+    for phase in phases:
+        passed += phase.seconds
+        if phase.mix.get(kind.name):
+            end = passed
+    return end

@@ -3,6 +3,7 @@ slow each other; and what it answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from dask_hpc.planning.colocation.slowdowns import Company
 
@@ -17,6 +18,10 @@ class KindWork:
     #: how many have not ended, and how many of them are ready and wait
     left: int
     waiting: int
+    #: seconds until the first deadline of a job that has some of them
+    due: float = inf
+    #: of memory use, from I to V, as a person says it; None if nobody does
+    said_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dask_hpc.history.kinds import KindHistory, PastKind
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.story import Explanation
 from dask_hpc.model.units import show_bytes
-from dask_hpc.strategies.memory.memory_view import KindMemory
+from dask_hpc.strategies.memory.memory_view import KindMemory, WorkerMemory
 from dask_hpc.strategies.strategy import MemoryStrategy
 from dask_hpc.together.scheduler.peaks import KindPeaks
 from dask_hpc.together.scheduler.worker_memory import WorkerMemories
@@ -136,16 +136,17 @@ class MemoryRule:
                 if len(self._told) > _TOLD:
                     del self._told[next(iter(self._told))]
                 need, limit = show_bytes(known.peak or 0.0), show_bytes(least.limit)
-                inputs = {"peak": known.peak, "limit": least.limit, "base": least.base}
+                inputs = {"one needs": need, "limit": limit, "taken when idle": show_bytes(least.base)}
                 why = Explanation(f"memory: {self._strategy.name}", inputs, ())
                 self._context.tell("memory-lane", f"{kind}: {words}: one needs {need} of {limit}", why)
 
     def status(self) -> dict[str, Any]:
-        """What is known of the kinds that need most."""
+        """What is known of the kinds that need most, on the worker that has least for each thread."""
         least = self.memories.least()
         known = sorted(self.peaks.known(), key=lambda one: -one[1].bytes)[:_SHOWN]
         return {
             "why_not": sorted(set(self.memories.silent.values())),
+            "worker": _plain(least) if least else None,
             "kinds": [
                 {
                     "kind": kind,
@@ -196,3 +197,8 @@ class MemoryRule:
             self._context.tell("warning", one_line(words))
         finally:
             self._writing = None
+
+
+def _plain(worker: WorkerMemory) -> dict[str, float]:
+    """What it has, and what it has it for."""
+    return {"limit": worker.limit, "base": worker.base, "threads": worker.threads}

@@ -7,14 +7,17 @@ What was seen of kinds beside each other counts for all of them.
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
+from math import inf
 from statistics import median_low
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context
-from dask_hpc.model.interference import mem_class_of
+from dask_hpc.model.errors import one_line, shown
+from dask_hpc.model.interference import MEM_CLASSES, mem_class_of
 from dask_hpc.model.story import Explanation
+from dask_hpc.model.units import finite
 from dask_hpc.planning.colocation.observed import Observations, SeenKind
 from dask_hpc.planning.colocation.slowdowns import Company
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
@@ -33,8 +36,13 @@ class Neighbours:
         #: in force: of each confined job, and of all others
         self.limits: dict[LiveJob | None, Mapping[str, KindLimit]] = {}
         self._memory: dict[LiveJob | None, Any] = {}
+        #: classes of memory use, as people say them; and kinds of which they said something else
+        self._said: dict[str, str] = {}
+        self._doubted: set[str] = set()
         #: why a worker has no counters
         self._why_not: dict[str, str] = {}
+        #: what people see of kinds, until more is learned: whoever looks may look often
+        self._shown: dict[str, Any] | None = None
 
     def becomes(self, strategy: Any) -> None:
         """Another strategy, or other parameters: what was seen is still so."""
@@ -44,7 +52,18 @@ class Neighbours:
     def hear(self, address: str, said: Mapping[str, Any]) -> None:
         """What a worker tells of its tasks."""
         self._why_not[address] = str(said["why_not"])
-        self.observations.hear(self._context.nodes.node_of(address), address, said)
+        if self.observations.hear(self._context.nodes.node_of(address), address, said):
+            self._shown = None
+
+    def hear_class(self, kind: str, said: Any) -> None:
+        """A person says how much a kind uses memory (``dask.annotate(mem_class=...)``)."""
+        if said in MEM_CLASSES:
+            self._said[kind] = said
+            self._shown = None
+        elif kind not in self._doubted:
+            self._doubted.add(kind)
+            words = f"{kind}: mem_class: found {shown(said)}; allowed: {', '.join(MEM_CLASSES)}"
+            self._context.tell("warning", one_line(words))
 
     def worker_leaves(self, address: str) -> None:
         """It is gone."""
@@ -80,7 +99,7 @@ class Neighbours:
             return
         self._context.record(self._strategy, view, memory, found)
         rule = f"together: {self._strategy.name}"
-        why = Explanation(rule, {kind.name: kind.left for kind in view.kinds[:_SHOWN]}, ())
+        why = Explanation(rule, {f"left of {kind.name}": kind.left for kind in view.kinds[:_SHOWN]}, ())
         for limit in found.values():
             if not _same({limit.kind: limit}, {limit.kind: before.get(limit.kind)}):
                 self._context.tell_of("together", job, reason=str(limit), why=why)
@@ -108,9 +127,16 @@ class Neighbours:
         nodes = Counter[str]()
         for address in addresses:
             nodes[self._context.nodes.node_of(address)] += compat.threads_of(scheduler, [address])
-        seen = self.observations.kinds()
+        seen, due = self.observations.kinds(), self._due(job)
         kinds = tuple(
-            KindWork(kind, seen[kind].baseline if kind in seen else None, count, waiting)
+            KindWork(
+                kind,
+                seen[kind].baseline if kind in seen else None,
+                count,
+                waiting,
+                due.get(kind, inf),
+                self._said.get(kind),
+            )
             for kind, (count, waiting) in left.items()
             if count
         )
@@ -126,35 +152,58 @@ class Neighbours:
         limits = self.limits.get(job, {})
         return NeighboursView(median_low(nodes.values()), len(nodes), kinds, seen_beside, limits)
 
+    def _due(self, job: LiveJob | None) -> dict[str, float]:
+        """Seconds until the first deadline of a job that has tasks of a kind, where jobs share nodes."""
+        found: dict[str, float] = {}
+        now = self._context.clock()
+        for one in self._context.running_jobs() if job is None else ():
+            if not one.confined and one.deadline < inf:
+                for kind, work in one.performance.works.items():
+                    if work.left:
+                        found[kind] = min(found.get(kind, inf), max(0.0, one.deadline - now))
+        return found
+
     # what is shown
 
     def status(self) -> dict[str, Any]:
         """What is known of kinds beside each other, and what follows from it."""
-        seen = self.observations.kinds()
-        newest, matrix = list(seen)[-_SHOWN:], self.observations.matrix()
+        if self._shown is None:
+            self._shown = self._kinds_shown()
         return {
-            "kinds": [
-                {
-                    "kind": kind,
-                    "tasks": seen[kind].tasks,
-                    "seconds": seen[kind].baseline,
-                    "class": _class_of(seen[kind]),
-                    "by": seen[kind].by,
-                }
-                for kind in newest
-            ],
-            "slowdowns": {
-                kind: {other: one.ratio for other, one in matrix.get(kind, {}).items() if other in newest}
-                for kind in newest
-            },
+            **self._shown,
             "limits": [
                 {"job": job.id if job else "", **_plain(limit)}
                 for job, limits in self.limits.items()
                 for limit in limits.values()
             ],
+            "why_not": sorted({why for why in self._why_not.values() if why}),
+        }
+
+    def _kinds_shown(self) -> dict[str, Any]:
+        """The newest kinds, how they slow each other, and how well that was foreseen."""
+        newest = list(self.observations.kinds().items())[-_SHOWN:]
+        matrix = self.observations.matrix(among={kind for kind, _ in newest})
+        return {
+            "kinds": [
+                {
+                    "kind": kind,
+                    "tasks": seen.tasks,
+                    "seconds": seen.baseline,
+                    "how": seen.how,
+                    "class": _class_of(seen),
+                    "by": seen.by,
+                }
+                for kind, seen in newest
+            ],
+            "slowdowns": {
+                kind: {
+                    other: finite(one._asdict())  # nobody knows how sure one task is
+                    for other, one in matrix.get(kind, {}).items()
+                }
+                for kind, _ in newest
+            },
             "mpe": self.observations.mpe(),
             "nrmse": self.observations.nrmse(),
-            "why_not": sorted(set(self._why_not.values())),
         }
 
 

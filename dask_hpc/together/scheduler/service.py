@@ -25,7 +25,7 @@ from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks
 from dask_hpc.strategies.together.neighbours_view import KindLimit
 from dask_hpc.together.scheduler.memory_rule import MemoryRule
 from dask_hpc.together.scheduler.neighbours import Neighbours
-from dask_hpc.together.scheduler.openings import KindRow, Openings, Turn
+from dask_hpc.together.scheduler.openings import KindRow, Openings, TurnFacts
 from dask_hpc.together.scheduler.worker_memory import WorkerRooms
 from dask_hpc.together.worker.observer import METRIC, TaskObserver
 from dask_hpc.together.worker.peaks import TOPIC
@@ -136,6 +136,9 @@ class KindLanes(KeptTasks[KindRow], Service):
             kind = compat.prefix(task)
             if kind not in kept:
                 kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
+                said = compat.annotation(task, "mem_class")
+                if said is not None and self.neighbours is not None:
+                    self.neighbours.hear_class(kind, said)
             if kept[kind] and self._may_wait_here(key, task):
                 self.keep_back(key, task, self._row(kind))
 
@@ -284,7 +287,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.has_news = self.wants_slots = False
         if not self.by_name:
             return
-        turn = Turn(
+        turn = TurnFacts(
             self.context.nodes,
             WorkerRooms(self._scheduler),
             self.memory,
@@ -363,10 +366,12 @@ class KindLanes(KeptTasks[KindRow], Service):
     # what is shown
 
     def status(self) -> Mapping[str, Any]:
-        """Which kinds are let pass one by one, and what is known of kinds."""
+        """Which kinds are let pass one by one, and what is known of kinds; None with neither strategy."""
         return {"together": self.part("together")}
 
     def part(self, name: str) -> Any:
+        if self.memory is None and self.neighbours is None:
+            return None
         return {
             "kept": [
                 {"kind": kind, "waiting": row.count_waiting(), "in_flight": len(row.in_flight)}

@@ -8,7 +8,8 @@ be, ``why_not`` says so in words, and bytes a second have to do.
 1. A processor has few counters. If others want them, Linux shares them out in time; what was counted is
    then scaled to all the time. What was never counted while a task ran is not known (None).
 2. Counters have 64 bits and begin anew at 0.
-3. A counter that cannot be read any more is closed, and opened once more by the next task.
+3. A counter that cannot be read any more, or that stands still (it is of a thread that had this one's number
+   before), is closed, and opened once more by the next task.
 """
 
 import ctypes
@@ -181,7 +182,9 @@ class Counters:
             reading = self._read(thread, may_open=False)
             if began is None or reading is None or began[0] != key:
                 return
-            self._done[key] = counted(began[1], reading)
+            counts = self._done[key] = counted(began[1], reading)
+            if counts is None and thread in self._groups:
+                self._groups.pop(thread).close()
             if len(self._done) > _MOST:
                 del self._done[next(iter(self._done))]
 
@@ -192,11 +195,10 @@ class Counters:
 
     def forget_threads(self) -> None:
         """Those that are no more."""
-        if len(self._groups) > len(alive := {one.ident for one in threading.enumerate()}) // 2:
-            with self._lock:
-                for thread in self._groups.keys() - alive:
-                    self._groups.pop(thread).close()
-                    self._began.pop(thread, None)
+        with self._lock:
+            for thread in self._groups.keys() - {one.ident for one in threading.enumerate()}:
+                self._groups.pop(thread).close()
+                self._began.pop(thread, None)
 
     def close(self) -> None:
         """No more."""

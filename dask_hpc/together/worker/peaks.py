@@ -43,8 +43,9 @@ TOPIC = "dask-hpc-peaks"
 _PERIOD = 0.04  # seconds from one look to the next while tasks run
 _TELL_AFTER = 0.1  # seconds from one word of what runs to the next
 _STEP = 0.05  # of the worker's memory limit: less growth is not told
-_PER_SECOND = 100.0  # tasks whose beginning and end are looked at
+_PER_SECOND = 20.0  # beginnings and ends of tasks that are looked at
 _FIRST = 3  # tasks of a kind that always are
+_YOUNG = 0.2  # seconds; what runs for less, of a kind that is known, is not looked at meanwhile
 _PATIENCE = 5.0  # seconds until a result that Dask has not got by then is forgotten
 _MOST = 50  # kinds of one heartbeat
 _MUCH = 4 << 20  # bytes; whatever is less is noise
@@ -66,6 +67,7 @@ class PeakWatch:
         self._runs: dict[Hashable, TaskRun] = {}
         #: Dask has not got their results yet; when they ended, and whether one has looked then
         self._ended: dict[Hashable, tuple[TaskRun, float, bool]] = {}
+        self._young: dict[Hashable, float] = {}  # that nobody has looked at, and since when they run
         self._less: dict[Hashable, int] = {}  # by how much results are less than Dask reckons
         self._landed = 0  # bytes of results that Dask has got since one last looked
         self._missed = False  # one began or ended without a look since the last one
@@ -88,6 +90,7 @@ class PeakWatch:
         self._thread.join(1.0)
         with self._lock:
             self._runs.clear()
+            self._young.clear()
             self._memory.close()
 
     @property
@@ -99,24 +102,33 @@ class PeakWatch:
 
     def begins(self, key: Hashable) -> None:
         """A task begins."""
-        run = TaskRun(key, key_split(key), compat.now_there(self._worker))
-        with self._lock:
-            if self._over.is_set():
-                return
-            if not self._may_look(run.kind):
-                self._missed, run.alone = True, False
-            elif self._runs or self._ended:
-                self._look()
-                run.alone = not self._ended and not self._runs
-            else:
-                self._rest()
-                run.alone = not compat.arriving_bytes(self._worker)
-            self._runs[key] = run
+        kind = key_split(key)
+        if self._may_look(kind):
+            with self._lock:
+                self._begin(TaskRun(key, kind, compat.now_there(self._worker)))
+        else:
+            self._young[key] = compat.now_there(self._worker)
+            self._missed = True
         if not self._awake.is_set():
             self._awake.set()
 
+    def _begin(self, run: TaskRun) -> None:
+        if self._over.is_set():
+            return
+        self._take_over()
+        if self._runs or self._ended:
+            self._look()
+            run.alone = False
+        else:
+            self._rest()
+            run.alone = not compat.arriving_bytes(self._worker)
+        self._runs[run.key] = run
+
     def ends(self, key: Hashable) -> None:
         """A task has ended; its result is still its own."""
+        if self._young.pop(key, None) is not None:
+            self._missed = True
+            return
         with self._lock:
             run = self._runs.get(key)
             if run is None or self._over.is_set():
@@ -191,9 +203,14 @@ class PeakWatch:
             now = monotonic()
             for key in [key for key, (_, since, _) in self._ended.items() if now - since > _PATIENCE]:
                 del self._ended[key]
+            self._take_over()
             if not self._runs:
                 if not self._ended:
                     self._awake.clear()
+                return None
+            oldest = min(run.start for run in self._runs.values())
+            is_young = compat.now_there(self._worker) - oldest < _YOUNG
+            if is_young and all(self._is_known(run.kind) for run in self._runs.values()):
                 return None
             self._look()
             step = _STEP * self._limit
@@ -213,9 +230,12 @@ class PeakWatch:
 
     # under the lock
 
-    def _may_look(self, kind: str) -> bool:
+    def _is_known(self, kind: str) -> bool:
         known = self.estimates.kinds.get(kind)
-        if known is None or known.tasks < _FIRST:
+        return known is not None and known.tasks >= _FIRST
+
+    def _may_look(self, kind: str) -> bool:
+        if not self._is_known(kind):
             return True
         now = monotonic()
         self._tokens = min(_PER_SECOND, self._tokens + (now - self._filled) * _PER_SECOND)
@@ -225,11 +245,18 @@ class PeakWatch:
         self._tokens -= 1
         return True
 
+    def _take_over(self) -> None:
+        """Those that nobody has looked at run as well."""
+        for key in list(self._young):
+            start = self._young.pop(key, None)
+            if start is not None:  # else it has just ended
+                self._runs[key] = TaskRun(key, key_split(key), start, alone=False)
+
     def _rest(self) -> None:
         """Nothing runs: what the process has now is nobody's."""
-        self._memory.highest()
+        _, now = self._memory.look()
         self._known = self._known_bytes()
-        self._base = self._left = float(self._memory.now() - self._known)
+        self._base = self._left = float(now - self._known)
         self._missed = False
         self._landed = 0
 
@@ -237,7 +264,8 @@ class PeakWatch:
         """Who has grown by how much since one last looked."""
         arrives = compat.arriving_bytes(self._worker) > 0
         known = self._known_bytes()
-        most, now = self._memory.highest(), self._memory.now()
+        most, now = self._memory.look()
+        self._take_over()  # also those that began just now
         left = float(now - known)
         # twice, as a result is reckoned a moment before it is known that it is less
         self._base, self._left = min(self._base, max(left, self._left)), inf if arrives else left

@@ -6,7 +6,7 @@ from contextlib import suppress
 import psutil
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_MARK = b"VmHWM:"
+_MOST, _NOW = b"VmHWM:", b"VmRSS:"
 
 
 class Resident:
@@ -31,6 +31,10 @@ class Resident:
         self._highest = 0
         return found
 
+    def look(self) -> tuple[int, int]:
+        """Both: the most, and now."""
+        return self.highest(), self.now()
+
     def close(self) -> None:
         """It is not asked any more."""
 
@@ -43,7 +47,7 @@ class Statm(Resident):
 
     def __init__(self) -> None:
         super().__init__()
-        self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._file = os.open("/proc/self/statm", os.O_RDONLY)
 
     def close(self) -> None:
         os.close(self._file)
@@ -63,9 +67,9 @@ class HighWater(Statm):
     def __init__(self) -> None:
         super().__init__()
         try:
-            self._status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+            self._status = os.open("/proc/self/status", os.O_RDONLY)
             try:
-                self._reset = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+                self._reset = os.open("/proc/self/clear_refs", os.O_WRONLY)
             except OSError:
                 os.close(self._status)
                 raise
@@ -82,16 +86,23 @@ class HighWater(Statm):
         return self._look()
 
     def highest(self) -> int:
+        return self.look()[0]
+
+    def look(self) -> tuple[int, int]:
+        # few calls: each lets other threads of Python go first, for milliseconds if they compute
         text = os.pread(self._status, 8192, 0)
-        start = text.index(_MARK) + len(_MARK)
-        found = int(text[start : text.index(b"kB", start)]) * 1024
         os.write(self._reset, b"5")
-        return found
+        return _kilobytes(text, _MOST), _kilobytes(text, _NOW)
 
     def close(self) -> None:
         for file in (self._status, self._reset):
             os.close(file)
         super().close()
+
+
+def _kilobytes(text: bytes, name: bytes) -> int:
+    start = text.index(name) + len(name)
+    return int(text[start : text.index(b"kB", start)]) * 1024
 
 
 def resident_memory() -> Resident:

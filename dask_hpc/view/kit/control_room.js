@@ -13,6 +13,11 @@ export function tabFor(key, number, count) {
   return to === undefined ? null : (to + count) % count;
 }
 
+/** Whether a part of the status says that there is nothing of its kind. */
+export function isEmpty(part) {
+  return !part || part.length === 0;
+}
+
 /** A tab for each [title, element, part]. The model keeps which was chosen, for a page that is opened anew. One
  * that has a part of the course to show is there while there is anything in that. Answers its element, and how to
  * end it. */
@@ -56,7 +61,7 @@ function tabbed(model, pages, name) {
   const end = follow(model, (news, isWhole) => {
     const before = chosen();
     pages.forEach(([, , part], number) => {
-      if (part && (isWhole || part in news)) tabs[number].hidden = !news[part]?.length;
+      if (part && (isWhole || part in news)) tabs[number].hidden = isEmpty(news[part]);
     });
     if (chosen() !== before) choose(chosen());
   });

@@ -144,6 +144,7 @@ def test_a_table_of_slowdowns():
     table = SlowdownTable.of(["a", "b"], 3, slowdown)
     assert table.slowdown("a", {"a": 1, "b": 1}) == pytest.approx(2.2) and table.slowdown("a", {}) == 1
     assert table.slowdown("b", {"a": 2}) == 1, "nobody is faster than alone"
+    assert table.slowdown("a", {"a": 2}) == pytest.approx(1.2) == table.slowdown("a", {"a": 2, "b": 0})
     assert len(asked) == 2 * (1 + 2 + 3) and all(0 not in others.values() for _, others in asked)
     drawn = table.disturbed(0.03, np.random.default_rng(0))
     assert drawn.slowdown("a", {}) == 1 != drawn.slowdown("a", {"a": 1}) >= 1

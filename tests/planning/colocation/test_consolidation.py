@@ -153,6 +153,9 @@ def test_no_slack_no_node():
     state = NodeTable(TABLE, 3)
     assert [task.number for task, _ in naive_slack(waiting_of(tasks), state.free, 5.0)] == [2]
     assert [task.number for task, _ in aware_slack(waiting_of(tasks), state, 5.0, ALONE)] == [2]
+    state.start(0, 2, 180.0, 185.0, 5.0)  # it ends exactly at its deadline, and has no slack either
+    late = WaitingTask(500.0, 3, 2, 680.0)
+    assert [node for _, node in aware_slack(waiting_of([late]), state, 5.0, ALONE)] == [1]
     waiting = waiting_of(tasks)
     assert sorted(task.number for task in waiting.drop_late(5.0)) == [0, 1] and len(waiting) == 1
 
@@ -201,3 +204,5 @@ def test_work_goes_on_as_the_table_has_it():
     with pytest.raises(InputError, match="core: found"):
         state.end(1, 0, 90.0)
     assert state.next_end(1)[0] == inf
+    with pytest.raises(InputError, match="nodes: found 0"):
+        NodeTable(TABLE, 0)

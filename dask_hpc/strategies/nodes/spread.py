@@ -1,29 +1,30 @@
 """Jobs spread over the machine, so that no part of it takes a job down as a whole."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Neighbourhood, Picked
 from dask_hpc.strategies.strategy import NodesStrategy
 
 
 @dataclass(frozen=True, slots=True)
-class Apart(NodesStrategy):
+class SpreadOut(NodesStrategy):
     """One node after the other from the part of the machine in which the job has least so far.
 
     Parts are the outermost ones, cabinets for instance, and within them the next ones.
     """
 
-    name: ClassVar[str] = "apart"
+    name: ClassVar[str] = "spread"
 
     def pick(
-        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
-    ) -> Sequence[str]:
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], around: Neighbourhood
+    ) -> Picked:
         """The nodes to take, in order."""
-        has: Counter[tuple[str, ...]] = Counter()
+        nodes, has = around.nodes, Counter[tuple[str, ...]]()
         for name in held:
             _count(has, nodes[name])
         parts: dict[tuple[str, ...], list[str]] = {}
@@ -36,7 +37,7 @@ class Apart(NodesStrategy):
             name = parts[part].pop()
             chosen.append(name)
             _count(has, nodes[name])
-        return chosen
+        return Picked(chosen)
 
 
 def _count(has: Counter[tuple[str, ...]], node: Node) -> None:

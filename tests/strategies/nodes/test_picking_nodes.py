@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from dask_hpc import Policy
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import Indices
+from dask_hpc.model.snapshot import Indices, Neighbourhood, Picked
 from dask_hpc.simulator import Arrival, Machine, Platform
 from dask_hpc.simulator.record import Record
-from dask_hpc.strategies.nodes.apart import Apart
-from dask_hpc.strategies.nodes.together import Together
+from dask_hpc.strategies.nodes.contiguous import Contiguous
+from dask_hpc.strategies.nodes.first import First
+from dask_hpc.strategies.nodes.least_congested import LeastCongested
+from dask_hpc.strategies.nodes.spread import SpreadOut
 
 JOB = Job(id="a", nodes=1)
 
@@ -24,7 +26,8 @@ def nodes(groups=(8, 4), count=16):
 
 def pick(strategy, count, idle, held=(), of=None):
     idle, held = [str(one) for one in idle], [str(one) for one in held]
-    return [int(name) for name in strategy.pick(JOB, count, idle, held, of or nodes())]
+    picked = strategy.pick(JOB, count, idle, held, Neighbourhood(of or nodes()))
+    return [int(name) for name in picked.nodes]
 
 
 def test_a_simulated_machine_has_parts():
@@ -32,36 +35,38 @@ def test_a_simulated_machine_has_parts():
     assert nodes()["15"].place == ("1", "3")
 
 
-def test_together_takes_the_smallest_part_that_is_large_enough():
+def test_contiguous_takes_the_smallest_part_that_is_large_enough():
     # chassis: 0 has 3 idle, 1 has 1, 2 has 2, 3 has 4
     idle = [0, 1, 2, 4, 8, 9, 12, 13, 14, 15]
-    assert pick(Together(), 2, idle) == [8, 9]
-    assert pick(Together(), 3, idle) == [0, 1, 2]
-    assert pick(Together(), 4, idle) == [12, 13, 14, 15]
+    assert pick(Contiguous(), 2, idle) == [8, 9]
+    assert pick(Contiguous(), 3, idle) == [0, 1, 2]
+    assert pick(Contiguous(), 4, idle) == [12, 13, 14, 15]
     # cabinet 0 has 4 idle, cabinet 1 has 6; the fullest chassis comes first, and is given back last
-    assert pick(Together(), 5, idle) == [12, 13, 14, 15, 8]
-    assert pick(Together(), 8, idle) == [12, 13, 14, 15, 8, 9, 0, 1]
+    assert pick(Contiguous(), 5, idle) == [12, 13, 14, 15, 8]
+    assert pick(Contiguous(), 8, idle) == [12, 13, 14, 15, 8, 9, 0, 1]
 
 
-def test_together_grows_next_to_what_there_is():
+def test_contiguous_grows_next_to_what_there_is():
     idle = [2, 5, 6, 9, 12, 13, 14]
-    assert pick(Together(), 1, idle, held=[8]) == [9]
-    assert pick(Together(), 3, idle, held=[8]) == [9, 12, 13]
-    assert pick(Together(), 5, idle, held=[8]) == [9, 12, 13, 14, 2]
+    assert pick(Contiguous(), 1, idle, held=[8]) == [9]
+    assert pick(Contiguous(), 3, idle, held=[8]) == [9, 12, 13]
+    assert pick(Contiguous(), 5, idle, held=[8]) == [9, 12, 13, 14, 2]
 
 
-def test_apart_goes_round():
-    assert pick(Apart(), 4, range(16)) == [0, 8, 4, 12]
-    assert pick(Apart(), 3, range(1, 16), held=[0]) == [8, 4, 12]
+def test_spread_goes_round():
+    assert pick(SpreadOut(), 4, range(16)) == [0, 8, 4, 12]
+    assert pick(SpreadOut(), 3, range(1, 16), held=[0]) == [8, 4, 12]
 
 
-def test_where_nothing_is_known_both_take_the_first():
+def test_where_nothing_is_known_all_take_the_first():
     plain = {str(i): Node(str(i)) for i in range(6)}
-    assert pick(Together(), 3, [1, 3, 5], of=plain) == pick(Apart(), 3, [1, 3, 5], of=plain) == [1, 3, 5]
-    assert pick(Together(), 2, [1, 3, 5], held=[0], of=plain) == [1, 3]
+    assert (
+        pick(Contiguous(), 3, [1, 3, 5], of=plain) == pick(SpreadOut(), 3, [1, 3, 5], of=plain) == [1, 3, 5]
+    )
+    assert pick(Contiguous(), 2, [1, 3, 5], held=[0], of=plain) == [1, 3]
 
 
-@given(st.data(), st.sampled_from([Together(), Apart()]))
+@given(st.data(), st.sampled_from([First(), Contiguous(), SpreadOut(), LeastCongested()]))
 def test_they_pick_idle_nodes_each_once(data, strategy):
     order = data.draw(st.permutations(range(16)))
     held = order[: data.draw(st.integers(0, 4))]
@@ -72,19 +77,19 @@ def test_they_pick_idle_nodes_each_once(data, strategy):
 
 
 @given(st.sets(st.integers(0, 15), min_size=1), st.data())
-def test_together_spans_no_more_parts_than_the_first_would(idle, data):
+def test_contiguous_spans_no_more_parts_than_the_first_would(idle, data):
     count = data.draw(st.integers(1, len(idle)))
     first = sorted(idle)[:count]
 
     def parts(picked, depth):
         return len({nodes()[str(one)].place[:depth] for one in picked})
 
-    assert parts(pick(Together(), count, sorted(idle)), 1) <= parts(first, 1)
+    assert parts(pick(Contiguous(), count, sorted(idle)), 1) <= parts(first, 1)
 
 
 def test_a_body_takes_what_is_picked_and_nothing_else():
     indices = Indices(nodes().values())
-    indices.picker = Apart()
+    indices.picker = SpreadOut()
     indices.waiting.add(Job(id="a", nodes=2, kind="malleable", min_nodes=1, max_nodes=4))
     assert indices.start("a", 2).nodes == ("0", "8")
     indices.begin_resize("a", 4)
@@ -97,22 +102,36 @@ def test_a_body_takes_what_is_picked_and_nothing_else():
     assert "b" in indices.waiting
 
 
+class Reasoned(First):
+    def pick(self, job, count, idle, held, around):
+        return Picked(idle[:count], f"for {job.id}")
+
+
+def test_why_nodes_were_picked_is_that_of_the_last_job():
+    indices = Indices(nodes().values())
+    for name, picker, says in (("a", Reasoned(), "for a"), ("b", None, ""), ("c", First(), "")):
+        indices.picker = picker
+        indices.waiting.add(Job(id=name, nodes=2))
+        indices.start(name, 2)
+        assert indices.picked == says
+
+
 class Wrong:
-    def pick(self, job, count, idle, held, nodes):
-        return ["0", "0"]
+    def pick(self, job, count, idle, held, around):
+        return Picked(["0", "0"])
 
 
 def test_a_policy_says_who_picks_in_a_simulation():
     arrivals = [Arrival(Job(id=str(i), nodes=2, submitted=float(i)), 10.0) for i in range(2)]
     places = Counter()
-    for name in ("together", "apart"):
+    for name in ("contiguous", "spread"):
         policy = Policy.load("fcfs").with_(**{"nodes.strategy": name})
         record = Record(allotments=True)
         Machine(Platform(16, groups=(8, 4)), policy, record).run(arrivals)
         for _, _, held in record.allotments:
             if held:
                 places[name, len({nodes()[one].place[0] for one in held})] += 1
-    assert places == {("together", 1): 2, ("apart", 2): 2}
+    assert places == {("contiguous", 1): 2, ("spread", 2): 2}
 
 
 def test_what_fails_together():

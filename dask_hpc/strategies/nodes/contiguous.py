@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dask_hpc.model.job import Job
-from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Neighbourhood, Picked
 from dask_hpc.strategies.strategy import NodesStrategy
 
 Place = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Together(NodesStrategy):
+class Contiguous(NodesStrategy):
     """As near to each other as the idle nodes allow.
 
     A new job gets the smallest part of the machine that has enough idle nodes, of equally small ones the one
@@ -22,12 +22,13 @@ class Together(NodesStrategy):
     shrinks leaves the part in which it has least.
     """
 
-    name: ClassVar[str] = "together"
+    name: ClassVar[str] = "contiguous"
 
     def pick(
-        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
-    ) -> Sequence[str]:
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], around: Neighbourhood
+    ) -> Picked:
         """The nodes to take, in order."""
+        nodes = around.nodes
         places = {name: nodes[name].place for name in idle}
         known = [nodes[name].place for name in held]
         if known:
@@ -37,8 +38,8 @@ class Together(NodesStrategy):
             least = near[chosen[count - 1]]
             sure = [name for name in chosen if near[name] > least]
             rest = [name for name in chosen if near[name] == least]
-            return sure + _densest(rest, places, count - len(sure))
-        return _densest(list(idle), places, count)
+            return Picked(sure + _densest(rest, places, count - len(sure)))
+        return Picked(_densest(list(idle), places, count))
 
 
 def _densest(names: list[str], places: Mapping[str, Place], count: int) -> list[str]:
