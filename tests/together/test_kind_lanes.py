@@ -135,6 +135,9 @@ def test_a_worker_without_a_limit_takes_what_comes():
     body.turn()
     assert states(tasks)["processing"] == len(body.running(address=W0)) + 1
     assert row(body).on[W1] == 1 and row(body).on[W0] == len(body.running(address=W0))
+    before = len(body.running(address=W0))
+    body.finish(body.running(address=W0)[0])
+    assert len(body.running(address=W0)) == before
 
 
 def test_what_else_a_worker_has_counts():
@@ -269,6 +272,35 @@ def test_what_waits_for_others_is_kept_when_it_is_ready():
     assert states(tasks) == {"processing": 2, "no-worker": 3}
 
 
+def test_another_threshold_and_more_kinds_are_kept():
+    body = KindBody(workers=1)
+    body.say("a", 2)
+    tasks = body.submit("a", 30)
+    assert not body.lanes.by_name
+    body.policy = Policy.parse(MEMORY.replace("most: 1", "most: 0.5"), name="test")
+    body.lanes.policy_changes()
+    body.turn()
+    assert row(body).count_waiting() + len(row(body).in_flight) == 30
+    for task in body.running():
+        body.finish(task)
+    assert len(body.running()) == 2
+    body.run_all(lambda: len(body.running()) <= 2 or pytest.fail())
+    assert states(tasks) == {"memory": 30}
+
+
+def test_what_somebody_else_sends_is_counted():
+    body = KindBody(workers=1)
+    body.say("a", 6)
+    tasks = body.submit("a", 4)
+    compat.restrict(tasks[3], None)
+    body.scheduler.transitions({tasks[3].key: "processing"}, "test")
+    assert row(body).on == {W0: 2} and row(body).count_waiting() == 2
+    body.finish(tasks[0])
+    assert len(body.running()) == 1
+    body.finish(tasks[3])
+    assert len(body.running()) == 1
+
+
 def test_another_threshold_and_what_is_known_is_still_known():
     body = KindBody(workers=1)
     body.say("a", 4)
@@ -369,7 +401,13 @@ def test_dask_sends_it_not_after_all_and_it_waits_again(monkeypatch):
     body = KindBody(workers=1)
     body.say("a", 6)
     plain = compat.send
-    monkeypatch.setattr(compat, "send", lambda scheduler, places, stimulus: {})
+
+    def refuse(scheduler, places, stimulus):
+        for key, address in places.items():
+            compat.restrict(scheduler.tasks[key], {address})
+        return {}
+
+    monkeypatch.setattr(compat, "send", refuse)
     tasks = body.submit("a", 3)
     assert not body.running() and row(body).count_waiting() == 3 and not row(body).in_flight
     assert all(GATE in task.worker_restrictions for task in tasks)
@@ -423,6 +461,35 @@ def test_nobody_runs_for_a_while_and_what_is_kept_is_kept(how):
     assert len(body.running()) == 1
     body.run_all(lambda: len(body.running()) <= 1 or pytest.fail())
     assert states(tasks) == {"memory": 12}
+
+
+def test_what_a_worker_has_at_rest_is_what_it_had_before_it_was_busy():
+    body = KindBody(workers=1)
+    there = body.scheduler.workers[W0]
+    there.metrics["memory"] = GB
+    body.look()
+    body.say("a", 3)
+    body.submit("a", 8)
+    assert len(body.running()) == 3
+    there.metrics["memory"] = 9 * GB  # with what its tasks have taken
+    body.look()
+    body.finish(body.running()[0])
+    assert len(body.running()) == 3 and body.lanes.memory.memories.least().base == pytest.approx(GB)
+
+
+def test_of_what_else_is_there_as_many_count_as_there_are_threads_left():
+    """At worst those that need most."""
+    body = KindBody(workers=1)
+    for kind, need in (("a", 3), ("large", 2), ("small", 0.5)):
+        body.say(kind, need)
+    memories = body.lanes.memory.memories
+    (room,) = compat.worker_rooms(body.scheduler, [W0])
+    there = {"a": 2, "small": 3, "large": 1, "unknown": 2}
+    strategy = body.policy.memory
+    now = memories.now(room, strategy, {"a": 2}, there, "a", 0.0)
+    assert now.needed == pytest.approx((2 * 3 + 2 + 0.5) * GB) and (now.running, now.of_kind) == (2, 2)
+    now = memories.now(room, strategy, {"a": 1}, there, "large", 0.0)  # one more of it is nobody's of ours
+    assert now.needed == pytest.approx((3 + 3 + 2 + 0.5) * GB) and (now.running, now.of_kind) == (1, 0)
 
 
 def test_a_worker_that_can_tell_after_all_is_heard():
@@ -754,6 +821,66 @@ def test_a_limit_is_about_nodes_and_not_workers():
         body.finish(body.running("b")[0])
     body.look()
     assert len(body.running("a")) == 3
+
+
+def test_a_worker_is_given_no_more_than_it_has_threads_although_its_node_may():
+    body = together(workers=2, threads=2)
+    body.nodes.node_of = lambda address: "n"
+    body.nodes.workers = lambda node: [W0, W1]
+    body.scheduler.pause(W1)
+    limit(body, KindLimit("a", 4, None, "so"))
+    body.submit("a", 9)
+    assert row(body).on == {W0: 2}
+
+
+def test_alone_it_takes_the_threads_that_are_left():
+    body = together(workers=1)
+    body.submit("small", 2)
+    limit(body, KindLimit("a", 0, None, "so"), KindLimit("c", 0, 0, "so"))
+    tasks = body.submit("a", 9)
+    assert len(body.running("a")) == 2  # there are four threads
+    for task in body.running("small"):
+        body.finish(task)
+    body.run_all()
+    assert states(tasks) == {"memory": 9}
+    body.submit("c", 3)
+    assert len(body.running("c")) == 1
+
+
+def test_where_most_of_what_it_needs_is():
+    body = KindBody(workers=2)
+    body.say("root", 0)
+    body.say("a", 6)
+    for number in range(2):
+        roots = body.submit("root", 2)
+        assert {root.processing_on.address for root in roots} == {W0, W1}
+        for place, root in enumerate(roots):
+            body.scheduler.finish(root, nbytes=10 if place == number else 5000)
+        (task,) = body.submit("a", 1, needs=[root.key for root in roots])
+        assert compat.holders(roots[1 - number]) == {task.processing_on.address} or [
+            task.processing_on.address
+        ] == list(compat.holders(roots[1 - number]))
+        body.finish(task)
+
+
+def test_nothing_is_remembered_of_what_does_not_wait():
+    body = KindBody(workers=1)
+    body.say("a", 6)
+    job = body.job("j", [W0])
+    body.submit("a", 3, job=job)
+    assert row(body).full.keys() == {job}
+    body.run_all()
+    assert row(body).full == {} and row(body).ready == {}
+
+
+def test_a_task_that_has_no_result_has_told_nothing():
+    body = KindBody(workers=1)
+    (task,) = body.submit("a", 1)
+    body.scheduler.transitions({task.key: "released"}, "test")
+    body.turn()
+    assert task.state == "processing" and not body.lanes.memory._unheard
+    body.finish(task)
+    assert body.lanes.memory._unheard.keys() == {"a"}
 
 
 def test_limits_of_a_job_are_its_own():
