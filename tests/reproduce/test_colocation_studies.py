@@ -80,7 +80,7 @@ def test_which_claims_of_prediction_are_missed():
     assert missed(found) - {"time, F: the network's error is less on 6-core than on 4-core by"} == {
         "4-core, time, B: the linear model is better than the network by",
         "time, F: the network's error is less on 12-core than on 4-core by",
-        "splits differ by up to",
+        "time: splits differ by up to",
         "6-core, energy: errors within 7 %",
     }
 
