@@ -115,7 +115,7 @@ def run(bench: Bench) -> Outcome:
 
         from dask_hpc.reproduce.colocation_prediction import measured
 
-        rows, seconds, joules, guessed = measured("6-core")
+        rows, seconds, joules, watts_alone = measured("6-core")
     """
     columns = bench.columns(_split)
     return Outcome([*_claims(columns)], [*_beside(columns)])
