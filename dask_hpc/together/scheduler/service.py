@@ -351,8 +351,6 @@ class KindLanes(KeptTasks[KindRow], Service):
         row, job, key = head.row, head.job, head.key
         row.ready[job].discard(key)
         row.departs(key, address)
-        if self.memory is not None:
-            self.memory.sent(row.name)
         stimulus = f"hpc-kind-{job.id}" if job else "hpc-kind"
         if key in compat.send(self._scheduler, {key: address}, stimulus):
             return True
