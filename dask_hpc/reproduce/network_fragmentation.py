@@ -52,7 +52,7 @@ class _Case(NamedTuple):
     objective: Served = "min"
 
 
-class _Shares(NamedTuple):
+class _PairShares(NamedTuple):
     """Of its demand, that the application gets, and what is beside it."""
 
     application: float
@@ -97,7 +97,7 @@ def run(bench: Bench) -> Outcome:
     return Outcome([*claims, *_digest(largest)], beside)
 
 
-_Found = Mapping[tuple[str, str, bool], _Shares]
+_Found = Mapping[tuple[str, str, bool], _PairShares]
 
 
 def _all(bench: Bench, reading: str, rate: float) -> _Found:
@@ -123,7 +123,7 @@ def _halves(reading: str, placement: str) -> tuple[tuple[str, ...], tuple[str, .
     return tuple(halves[0]), tuple(halves[1])
 
 
-def _solved(case: _Case) -> _Shares:
+def _solved(case: _Case) -> _PairShares:
     one, other = _halves(case.reading, case.placement)
     jobs = {"application": Traffic(one, rate=case.rate)}
     if case.beside == "application":
@@ -132,7 +132,7 @@ def _solved(case: _Case) -> _Shares:
         jobs["other"] = Traffic(other, case.beside, stores=case.stores, restart=case.restart)
     found = solve(_machine(), jobs, case.objective)
     assert found is not None, "it is no larger than the machine"
-    return _Shares(found.thetas["application"], found.thetas.get("other", 1.0))
+    return _PairShares(found.thetas["application"], found.thetas.get("other", 1.0))
 
 
 def _claims(reading: str, found: _Found) -> Iterator[Claim]:
@@ -178,7 +178,7 @@ def _claims(reading: str, found: _Found) -> Iterator[Claim]:
         abs(getattr(found[placement, other, True], who) - getattr(found[placement, other, False], who))
         for placement in _PLACEMENTS
         for other in ("partner", "store")
-        for who in _Shares._fields
+        for who in _PairShares._fields
     )
     yield claim(f"{reading}: shares beside restarts, and of these, differ from checkpoints by at most", 0.0,
                 100 * apart, around(0, 1), "points", "nearly identical: a point")  # fmt: skip

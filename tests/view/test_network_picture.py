@@ -35,6 +35,9 @@ def test_each_node_is_a_cell_in_the_colour_of_its_jobs():
     assert fills["cabinet0-chassis0-blade0: service"] != fills["cabinet1-chassis5-blade14: no job"]
     places = [(box.get("x"), box.get("y")) for group in cells.values() for box in rects(group)]
     assert len(set(places)) == len(places), "none is upon another"
+    shared = rects(cells["cabinet0-chassis5-blade14: heat, save"])
+    whole = rects(cells["cabinet0-chassis0-blade1: heat"])[0]
+    assert sum(float(box.get("width")) for box in shared) - float(whole.get("width")) < 0.01
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert "heat: 50% of its demand, 94 nodes" in texts and "Title <&>" in texts and "another" in texts
     assert "cabinet1" in texts and texts.count("chassis3") == 2

@@ -216,7 +216,7 @@ const TOGETHER = {
   },
 };
 
-test("a kind has a row and a column, most tasks first; what is not sure is marked, and has no colour", () => {
+test("kinds of which most tasks have ended have a row and a column each, by name; what is not sure is marked, and has no colour", () => {
   const rows = rowsOfKinds(TOGETHER.neighbours);
   assert.deepEqual(rows.map((row) => [row.kind, row.alone, row.memoryClass, row.cells.map((one) => one.text)]), [
     ["load", "2 s", "I", ["1.73", "~12"]],
@@ -232,7 +232,7 @@ test("a kind has a row and a column, most tasks first; what is not sure is marke
   assert.match(rows[0].how, /^seen alone$/);
   const many = Array.from({ length: 20 }, (_, i) => ({ kind: `k${i}`, tasks: i, seconds: 1, how: "alone", class: null }));
   const few = rowsOfKinds({ kinds: many, slowdowns: {} });
-  assert.deepEqual([few.length, few[0].kind, few[11].kind, few[0].cells.length], [12, "k19", "k8", 12]);
+  assert.deepEqual([few.length, few[0].kind, few[11].kind, few[0].cells.length], [12, "k8", "k19", 12]);
 });
 
 test("a slowdown is the deeper in colour the more it is, up to three times", () => {
@@ -252,7 +252,7 @@ test("figures of kinds say how well times were foreseen, and how many tasks wait
   assert.deepEqual(figuresOfKinds({ kept: [{ waiting: 1 }], memory: null, neighbours: null }), [["1", "task waits for room"]]);
 });
 
-test("limits are said in words, of memory and of neighbours, those first for which most wait", () => {
+test("limits are said in words, of memory and of neighbours", () => {
   const names = { 7: "fit" };
   assert.deepEqual(limitsOf(TOGETHER, (job) => names[job]), [
     { kind: "load", now: "1 runs, 1,200 wait", waits: 1200, limits: [

@@ -149,6 +149,9 @@ def test_kinds_in_words():
         "load: 1 at once beside others, any number alone; saves 10% of the time",
         "sum: job 7: 0 at once beside others, 2 alone; tries it",
     ]
+    for missing, words in ("memory", "2 s alone"), ("neighbours", "needs 300 MB"):
+        first, *_ = widgets.NeighboursView.lines(None, {"together": {**together, missing: None}})
+        assert first.startswith(f"load: {words}")
 
 
 @pytest.mark.parametrize("how", ["nobody is heard", "nothing is read"])

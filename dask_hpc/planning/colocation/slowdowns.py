@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dask_hpc.planning.colocation.observed import Slowdown
+
 _LEAST_ERROR = 0.01  # nothing is surer than that
 _RIDGE = 1e-6
 
@@ -31,7 +33,7 @@ class Company(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Shares:
+class _AddedByOthers:
     """What each neighbour adds, the standard error of that, and of how many tasks it is known."""
 
     added: Mapping[str, float]
@@ -61,6 +63,13 @@ class Slowdowns:
             return 0.0
         found = self._shares[kind]
         return max(0.0, found.added[other] - 2 * found.errors[other])
+
+    def pair(self, kind: str, other: str) -> Slowdown | None:
+        """Of a task of a kind beside one of another, as decisions take it; None if that was never seen."""
+        found = self._shares.get(kind)
+        if found is None or other not in found.tasks:
+            return None
+        return Slowdown(self(kind, {other: 1}), found.errors[other], found.tasks[other])
 
     def rate(self, kind: str, count: int) -> float:
         """What so many of a kind get done at once, and nothing else, in terms of one alone."""
@@ -104,17 +113,17 @@ class Slowdowns:
         return seen[below] + (seen[above] - seen[below]) * (count - below) / (above - below)
 
 
-def _fitted(seen: list[Company]) -> _Shares:
+def _fitted(seen: list[Company]) -> _AddedByOthers:
     kinds = sorted({kind for one in seen for kind in one.others})
     if not kinds:
-        return _Shares({}, {}, {})
+        return _AddedByOthers({}, {}, {})
     tasks = {kind: sum(one.tasks for one in seen if kind in one.others) for kind in kinds}
     sure = np.array([1 / max(one.stderr, _LEAST_ERROR) for one in seen])
     counts = np.array([[one.others.get(kind, 0) for kind in kinds] for one in seen], float) * sure[:, None]
     slower = np.array([one.slowdown - 1 for one in seen]) * sure
     inverse = np.linalg.inv(counts.T @ counts + _RIDGE * np.eye(len(kinds)))
     added, errors = inverse @ (counts.T @ slower), np.sqrt(np.diag(inverse))
-    return _Shares(
+    return _AddedByOthers(
         {kind: max(0.0, float(one)) for kind, one in zip(kinds, added, strict=True)},
         {kind: float(one) for kind, one in zip(kinds, errors, strict=True)},
         tasks,

@@ -42,10 +42,6 @@ class MemoryRule:
 
     # what happens
 
-    def sent(self, kind: str) -> None:
-        """A task of that kind was sent."""
-        self.peaks.begins(kind, self._context.clock())
-
     def ended(self, kind: str) -> None:
         """A task of that kind has a result."""
         if not self.peaks.is_known(kind):
@@ -88,6 +84,7 @@ class MemoryRule:
         if said["kinds"] is None:
             self.memories.cannot_tell(address, str(said["how"]))
             return []
+        self.peaks.hear_growth(said.get("growth", {}), self._context.clock())
         return self._heard(address, said["kinds"])
 
     def _heard(self, worker: str, kinds: Mapping[str, Any]) -> list[str]:

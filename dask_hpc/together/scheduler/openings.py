@@ -64,7 +64,7 @@ class KindRow(TaskRow):
         self.full = {job: full for job, full in self.full.items() if job in self.ready}
 
 
-class Turn(NamedTuple):
+class TurnFacts(NamedTuple):
     """What is the same for all tasks that are looked at in one turn."""
 
     nodes: Nodes
@@ -81,7 +81,7 @@ class Openings:
 
     def __init__(
         self,
-        turn: Turn,
+        turn: TurnFacts,
         row: KindRow,
         job: LiveJob | None,
         limit: KindLimit | None = None,

@@ -23,7 +23,8 @@ class HeardPeak:
 
 @dataclass(slots=True)
 class KindGrowth:
-    """Of a kind none of which has ended: by how much those that run have grown, and since when."""
+    """Of a kind none of which has ended: by how much those that run have grown, and since when. A worker says
+    so: what was sent may wait there, or for what it imports first."""
 
     bytes: float
     since: float
@@ -67,15 +68,23 @@ class KindPeaks:
                     known.bytes = float(grown)
                     news.append(kind)
                 continue
-            found = self._growing.setdefault(kind, KindGrowth(0.0, now))
-            found.bytes = max(found.bytes, float(grown))
+            self._grows(kind, now, float(grown))
             news.append(kind)
         return news
 
-    def begins(self, kind: str, now: float) -> None:
-        """A task of a kind that nobody knows was sent."""
-        if kind not in self._heard:
-            self._growing.setdefault(kind, KindGrowth(0.0, now))
+    def hear_growth(self, growth: Mapping[str, Any], now: float) -> None:
+        """Of kinds of which none has ended on a worker: for how long one runs, and how far it has grown."""
+        for kind, (seconds, grown) in growth.items():
+            if kind not in self._heard:
+                self._grows(kind, now - float(seconds), float(grown))
+
+    def _grows(self, kind: str, since: float, grown: float) -> None:
+        before = self._growing.pop(kind, None)
+        if before is not None:
+            since, grown = min(before.since, since), max(before.bytes, grown)
+        self._growing[kind] = KindGrowth(grown, since)
+        if len(self._growing) > _MOST:
+            del self._growing[next(iter(self._growing))]
 
     def assume(self, kind: str, need: float) -> None:
         """Nobody will say what it needs: tasks of it have ended, and their worker cannot tell."""

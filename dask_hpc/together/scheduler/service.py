@@ -25,7 +25,7 @@ from dask_hpc.cluster.scheduler.task_queue import PORTION, Head, KeptTasks
 from dask_hpc.strategies.together.neighbours_view import KindLimit
 from dask_hpc.together.scheduler.memory_rule import MemoryRule
 from dask_hpc.together.scheduler.neighbours import Neighbours
-from dask_hpc.together.scheduler.openings import KindRow, Openings, Turn
+from dask_hpc.together.scheduler.openings import KindRow, Openings, TurnFacts
 from dask_hpc.together.scheduler.worker_memory import WorkerRooms
 from dask_hpc.together.worker.observer import METRIC, TaskObserver
 from dask_hpc.together.worker.peaks import TOPIC
@@ -287,7 +287,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.has_news = self.wants_slots = False
         if not self.by_name:
             return
-        turn = Turn(
+        turn = TurnFacts(
             self.context.nodes,
             WorkerRooms(self._scheduler),
             self.memory,
@@ -351,8 +351,6 @@ class KindLanes(KeptTasks[KindRow], Service):
         row, job, key = head.row, head.job, head.key
         row.ready[job].discard(key)
         row.departs(key, address)
-        if self.memory is not None:
-            self.memory.sent(row.name)
         stimulus = f"hpc-kind-{job.id}" if job else "hpc-kind"
         if key in compat.send(self._scheduler, {key: address}, stimulus):
             return True

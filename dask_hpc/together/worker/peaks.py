@@ -169,9 +169,18 @@ class PeakWatch:
         """For a heartbeat."""
         if why := self.why_not:
             return {"kinds": None, "how": why}
+        now, growth = compat.now_there(self._worker), dict[str, list[float]]()
         with self._lock:
             self._heartbeats += 1
-            return {"kinds": self.estimates.tell(_MOST, self._heartbeats), "how": self.how}
+            for run in self._runs.values():
+                if not self.estimates.knows(run.kind):
+                    seconds, level = growth.get(run.kind, (0.0, 0.0))
+                    growth[run.kind] = [max(seconds, now - run.start), max(level, run.level)]
+            return {
+                "kinds": self.estimates.tell(_MOST, self._heartbeats),
+                "growth": growth,
+                "how": self.how,
+            }
 
     # in a thread of its own
 

@@ -16,10 +16,19 @@ export function depthOf(ratio) {
   return ratio < SLIGHT ? 0 : Math.min(1, Math.log(ratio) / Math.log(DEEPEST));
 }
 
+/** Those that come first in that order, by name: nothing moves while somebody reads. */
+function first(all, compare) {
+  return [...all].sort((a, b) => compare(a, b) || byName(a, b)).slice(0, MOST_KINDS).sort(byName);
+}
+
+function byName(a, b) {
+  return a.kind.localeCompare(b.kind, "en", { numeric: true });
+}
+
 /** Of the kinds of which most tasks have ended a row each: {kind, alone, how, memoryClass, tasks, cells}. A cell is of
  * a task of the row's kind beside one of each of them: {text, depth, words}. */
 export function rowsOfKinds({ kinds, slowdowns }) {
-  const chosen = [...kinds].sort((a, b) => b.tasks - a.tasks || (a.kind < b.kind ? -1 : 1)).slice(0, MOST_KINDS);
+  const chosen = first(kinds, (a, b) => b.tasks - a.tasks);
   return chosen.map((one) => ({
     kind: one.kind,
     alone: showDuration(one.seconds),
@@ -65,7 +74,7 @@ function limitInWords({ job, beside, alone }, nameOf) {
   return `${job ? `job ${nameOf(job)}: ` : ""}${few}, ${alone === null ? "any number" : alone} alone`;
 }
 
-/** Kinds that are let pass one by one, those most of which wait first: {kind, now, limits}; a limit is [words, why]. */
+/** Kinds that are let pass one by one: {kind, now, waits, limits}; a limit is [words, why]. */
 export function limitsOf({ kept, memory, neighbours }, nameOf = (job) => job) {
   const found = new Map();
   const of = (kind) => {
@@ -83,7 +92,7 @@ export function limitsOf({ kept, memory, neighbours }, nameOf = (job) => job) {
       one.limits.push([`${need.at_once} at once on a worker`, `one needs ${showLarge(need.peak, "B")} of ${showLarge(memory.worker.limit, "B")}`]);
     } else if (memory && !need) one.limits.push(["few at once on a worker", "until one has ended nobody knows what they need"]);
   }
-  return [...found.values()].sort((a, b) => b.waits - a.waits || (a.kind < b.kind ? -1 : 1));
+  return [...found.values()];
 }
 
 /** Of each kind what one needs of the worker that has least for each thread, and the others that run there at the
@@ -91,7 +100,7 @@ export function limitsOf({ kept, memory, neighbours }, nameOf = (job) => job) {
  * last those that were not seen in this program. */
 export function memoryBars({ worker, kinds }) {
   // a program that is over needs nothing any more, whatever it did
-  const sorted = [...kinds].sort((a, b) => a.remembered - b.remembered || b.peak - a.peak || (a.kind < b.kind ? -1 : 1));
+  const sorted = [...kinds].sort((a, b) => a.remembered - b.remembered || b.peak - a.peak || byName(a, b));
   return sorted.map(({ kind, peak, remembered, at_once: few }) => {
     const need = `${showLarge(peak, "B")}${remembered ? " in earlier programs" : ""}`;
     if (!worker) return { name: kind, base: 0, first: 0, others: 0, text: need, isBad: false };
@@ -174,7 +183,7 @@ function render({ model, el }) {
     slowdowns.show(`${count > rows.length ? `${rows.length} of ${countOf(count, "kind")}; ` : ""}how many times as long as alone a row takes beside a column; "~": not known well, "-": not seen`,
       rows.length ? [slowdownTable(rows)] : []);
     const few = now ? limitsOf(now, (job) => names.get(job) ?? job) : [];
-    limits.show(few.length > MOST_KINDS ? `${MOST_KINDS} of ${countOf(few.length, "kind")}` : "", few.slice(0, MOST_KINDS).map(limitLine));
+    limits.show(few.length > MOST_KINDS ? `${MOST_KINDS} of ${countOf(few.length, "kind")}` : "", first(few, (a, b) => b.waits - a.waits).map(limitLine));
     const { worker = null, kinds = [] } = now?.memory ?? {};
     const there = worker ? `${showLarge(worker.limit, "B")} for ${countOf(worker.threads, "thread")}, ${showLarge(worker.base, "B")} taken when idle` : "";
     memory.show([there, kinds.length > MOST_KINDS ? `${MOST_KINDS} of ${countOf(kinds.length, "kind")}` : ""].filter(Boolean).join("; "),

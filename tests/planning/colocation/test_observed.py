@@ -219,6 +219,8 @@ def test_ratio_and_error_of_a_pair():
     assert found.curve("a", "b")[0].ratio == pytest.approx(1.0)
     assert found.curve("nobody", "b") == {}
     assert found.matrix()["a"]["b"] == one
+    assert found.matrix(among={"a", "b"}) == found.matrix()
+    assert found.matrix(among={"a"}) == {} == found.matrix(among={"nobody"})
     assert found.slowdown("a", {}) == pytest.approx((1.0, sd / 40**0.5, 40), rel=0.05)
 
 

@@ -61,6 +61,9 @@ def test_jobs_are_put_together_the_largest_first():
     assert found["small"] == found["saved"] and len(found["large"]) == 5
     everything = [node for name, nodes in found.items() if name != "saved" for node in nodes]
     assert len(set(everything)) == len(everything) == 11
+    # the fullest part that has room
+    uneven = plan_module.topology_of({"tree": {"r0": "n[0-3]", "r1": "n[4-5]"}})
+    assert contiguous(uneven, {"a": Traffic(("n0", "n4"), rate=1.0)})["a"].nodes == ("n4", "n5")
     # jobs that share nodes with others may be more than there are nodes
     many = {name: Traffic(topology.nodes[at:], rate=1.0) for at, name in enumerate("ab")}
     assert contiguous(topology, many)["b"].nodes == topology.nodes[1:]

@@ -8,8 +8,11 @@ import pytest
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.topology import LinkLevel, Topology, fat_tree, xc30
 from dask_hpc.planning.network import program
-from dask_hpc.planning.network.demands import Traffic
+from dask_hpc.planning.network.commodities import Commodities
+from dask_hpc.planning.network.demands import Traffic, demands
 from dask_hpc.planning.network.graph import graph_of
+from dask_hpc.planning.network.loads import load_of
+from dask_hpc.planning.network.paths import Paths
 from dask_hpc.planning.network.program import solve
 from tests.planning.network.drawn_networks import best, draw, sent_by
 
@@ -114,6 +117,36 @@ def test_links_that_are_looked_at_later_change_nothing(seed, monkeypatch):
         found = solve(topology, jobs, "min")
         assert sum(found.thetas.values()) == pytest.approx(sum(usual.thetas.values()), abs=1e-6)
         assert (found.loads <= graph_of(topology).capacity * (1 + 1e-6)).all()
+
+
+def test_where_nothing_can_be_full_all_is_divided_evenly():
+    topology, jobs = draw(8)
+    calm = {name: Traffic(job.nodes, job.pattern, 1e-3) for name, job in jobs.items()}
+    found = solve(topology, calm)
+    assert found.variables == 0 and set(found.thetas.values()) == {1.0}
+    assert found.loads == pytest.approx(sum(load_of(topology, job) for job in calm.values()))
+
+
+def test_paths_that_need_more_of_what_may_be_full_are_no_option():
+    """What crosses cabinets does so once, at one of four places, however it gets there; so if optical links
+    alone can be full, six paths are four options."""
+    topology = xc30(2, 2, 2, service=False)
+    job = Traffic(topology.nodes, rate=1.0)
+    graph = graph_of(topology)
+    paths = Paths(graph, {"a": demands(graph, job)})
+    only = np.zeros(len(paths.capacity), bool)
+    assert len(Commodities(paths, only, 1).commodity) == 0
+    # where all values are alike so are all orders of changes
+    everything = Commodities(paths, ~only, 1)
+    assert len(paths.capacity) == 3 and len(everything.commodity) == 0
+    assert (everything.direct[:, 0] == [32, 32, 32]).all(), "8 times 4 pairs differ in each coordinate"
+    apart = {"a": demands(graph, Traffic(topology.nodes[:1] + topology.nodes[-1:], rate=1.0))}
+    paths = Paths(graph, apart)
+    optical = np.zeros(len(paths.capacity), bool)
+    optical[: 2 * 2 * 2 * 2] = True
+    found = Commodities(paths, optical, 1)
+    assert len(found.demand) == 2 and list(np.bincount(found.commodity)) == [4, 4]
+    assert (np.sort(found.links, 1)[:, :2] == -1).all() and not found.direct.any()
 
 
 def test_loads_are_those_of_the_shares():
