@@ -105,20 +105,21 @@ def worker_rooms(scheduler: Any, addresses: Collection[str] | None) -> Iterator[
     saturation = scheduler.WORKER_SATURATION
     some = scheduler.running if addresses is None else map(scheduler.workers.get, addresses)
     for worker in some:
-        if worker is None or worker not in scheduler.running:
-            continue
-        threads, memory = worker.nthreads, worker.memory
-        tasks = len(worker.processing) - len(worker.long_running)
-        most = threads if isinf(saturation) else max(ceil(saturation * threads), 1)
-        yield WorkerRoom(
-            worker.address,
-            threads,
-            tasks,
-            max(0, most - tasks),
-            worker.memory_limit or 0,
-            memory.managed,
-            memory.process,
-        )
+        if worker is not None and worker in scheduler.running:
+            yield _room(worker, saturation)
+
+
+def all_worker_rooms(scheduler: Any) -> Iterator[WorkerRoom]:
+    """Those of all connected workers, also of those that are paused."""
+    return (_room(worker, scheduler.WORKER_SATURATION) for worker in scheduler.workers.values())
+
+
+def _room(worker: Any, saturation: float) -> WorkerRoom:
+    threads, memory = worker.nthreads, worker.memory
+    tasks = len(worker.processing) - len(worker.long_running)
+    most = threads if isinf(saturation) else max(ceil(saturation * threads), 1)
+    free, limit = max(0, most - tasks), worker.memory_limit or 0
+    return WorkerRoom(worker.address, threads, tasks, free, limit, memory.managed, memory.process)
 
 
 def open_workers(scheduler: Any) -> set[str]:

@@ -2039,6 +2039,7 @@ async def test_room_on_workers(c, s, a, b):
     await async_poll_for(lambda: s.workers[b.address].status == Status.paused, 10)
     assert [room.address for room in compat.worker_rooms(s, None)] == [a.address]
     assert compat.running_workers(s) == {a.address}
+    assert {room.address for room in compat.all_worker_rooms(s)} == {a.address, b.address}
     assert b.address not in compat.open_workers(s)
     await Event("go").set()
     await c.gather(futures)

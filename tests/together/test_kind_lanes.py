@@ -95,8 +95,11 @@ def test_a_long_task_is_judged_by_its_growth():
     body = KindBody(MEMORY.replace("60", "5"), workers=1)
     body.submit("a", 8)
     assert len(body.running()) == 1
-    body.lanes.log_event("dask-hpc-peaks", {"worker": W0, "running": [["k", "a", 0.0, 2 * GB]]})
-    body.look(4.9)
+    body.look(60)  # it is not said that it runs: it may wait for what it imports
+    assert len(body.running()) == 1
+    growth = {"a": [2.0, 2 * GB]}
+    body.lanes.memory.hear_heartbeat(W0, {"kinds": {}, "growth": growth, "how": "rss"})
+    body.look(2.9)
     assert len(body.running()) == 1
     body.look(0.2)
     assert len(body.running()) == 2  # twice what it has grown to so far, each
@@ -403,6 +406,32 @@ def test_a_worker_that_is_paused_is_given_nothing_until_it_goes_on():
     body.scheduler.pause(W0, False)
     body.look()
     assert states(tasks) == {"processing": 1, "no-worker": 1}
+
+
+@pytest.mark.parametrize("how", ["paused", "gone"])
+def test_nobody_runs_for_a_while_and_what_is_kept_is_kept(how):
+    """A worker that is paused for want of memory, or was ended for it, must not be sent all of it next."""
+    body = KindBody(workers=1)
+    body.say("a", 6)
+    tasks = body.submit("a", 12)
+    body.scheduler.pause(W0) if how == "paused" else body.leave(W0)
+    for _ in range(3):
+        body.look()
+    assert row(body).count_waiting() == 11 + (how == "gone")
+    body.scheduler.pause(W0, False) if how == "paused" else body.join(W1)
+    body.turn()
+    assert len(body.running()) == 1
+    body.run_all(lambda: len(body.running()) <= 1 or pytest.fail())
+    assert states(tasks) == {"memory": 12}
+
+
+def test_a_worker_that_can_tell_after_all_is_heard():
+    body = KindBody(workers=1)
+    body.lanes.memory.hear_heartbeat(W0, {"kinds": None, "how": "not here"})
+    assert not body.submit("b", 9)[0].worker_restrictions
+    body.lanes.memory.hear_heartbeat(W0, {"kinds": {}, "how": "rss"})
+    body.submit("a", 9)
+    assert len(body.running("a")) <= 1 and not body.lanes.memory.memories.silent
 
 
 def test_workers_come_after_the_graph():

@@ -85,7 +85,7 @@ def test_all_end_and_the_worker_lives_and_the_next_program_knows(forked_workers,
             assert 0.9 * HEAVY < known["peak"] < 1.4 * HEAVY and known["at_once"] in (1, 2)
             assert any(words.startswith("heavy: ") for words in story(manager, "memory-lane"))
             assert manager.status()["errors"] == 0
-            assert 1 <= seen(client)["heavy"] <= known["at_once"]
+            assert 1 <= seen(client)["heavy"] <= 2
         remembered = KindHistory.of(str(path)).read()
         assert remembered["heavy"].peak == pytest.approx(known["peak"], rel=0.3)
         with one_worker() as client, dask_hpc.manage(client, "memory-lanes") as manager:

@@ -95,6 +95,7 @@ class MemoryRule:
         if said["kinds"] is None:
             self.memories.cannot_tell(address, str(said["how"]))
             return []
+        self.memories.can_tell(address)
         self.peaks.hear_growth(said.get("growth", {}), self._context.clock())
         return self._heard(address, said["kinds"])
 

@@ -66,7 +66,7 @@ class WorkerMemories:
 
     def look(self) -> None:
         """What workers have beside results: all of it where nothing runs, else what was there before."""
-        for room in compat.worker_rooms(self._scheduler, None):
+        for room in compat.all_worker_rooms(self._scheduler):
             beside = max(0.0, room.process - room.results)
             known = self._quiet.get(room.address, beside)
             self._quiet[room.address] = beside if not room.tasks else min(known, beside)
@@ -87,16 +87,24 @@ class WorkerMemories:
             self.silent[address] = why
             self._is_known = False
 
+    def can_tell(self, address: str) -> None:
+        """It is known there, perhaps from now on."""
+        if self.silent.pop(address, None) is not None:
+            self._is_known = False
+
     def is_told(self, room: compat.WorkerRoom) -> bool:
         """Whether it has a limit, and can tell what its tasks need."""
         return bool(room.limit) and room.address not in self.silent
 
     def least(self) -> WorkerMemory | None:
-        """The worker that has the least for each thread; None if nobody can tell what tasks need."""
+        """The worker that has the least for each thread; None if nobody can tell what tasks need. One that is
+        paused for want of memory counts; and if all are gone, who was there before, as they may be started
+        anew."""
         if not self._is_known:
-            rooms = compat.worker_rooms(self._scheduler, None)
+            rooms = list(compat.all_worker_rooms(self._scheduler))
             told = [self.plain(room) for room in rooms if self.is_told(room)]
-            self._least = min(told, key=lambda one: (one.limit - one.base) / one.threads, default=None)
+            if rooms:
+                self._least = min(told, key=lambda one: (one.limit - one.base) / one.threads, default=None)
             self._is_known = True
         return self._least
 
