@@ -225,6 +225,11 @@ class TogetherStrategy(Strategy, Protocol):
 
     concern: ClassVar[str] = "together"
 
+    @property
+    def known(self) -> int:
+        """Tasks that must be seen beside each kind before that counts."""
+        return 30
+
     def decide(self, view: NeighboursView, memory: Any) -> tuple[Mapping[str, KindLimit], Any]:
         """All limits from now on, by kind, and what to remember. Asked every so often while tasks wait."""
 

@@ -1,6 +1,7 @@
 """A live cluster whose nodes are joined by links that a file tells of: what jobs send, and what they get."""
 
 import os
+import socket
 from unittest.mock import patch
 
 import numpy as np
@@ -377,6 +378,27 @@ def test_it_goes_on_when_control_is_switched_on_again(path):
             assert all(node.place for node in plugin.control.indices.nodes.values())
             plugin.context.wake()
             await async_poll_for(lambda: plugin.control.indices.topology is not None, 10)
+
+    on_cluster(path, test)
+
+
+def test_workers_of_one_host_are_as_many_nodes_at_one_place(tmp_path):
+    path = tmp_path / "topology.yaml"
+    path.write_text(f"{{tree: {{left: [{socket.gethostname()}], right: [elsewhere]}}, port: 1 MB/s}}")
+
+    async def test(c, s, workers):
+        async with await dask_hpc.manage(c, policy("least-congested")) as manager:
+            await placed(s)
+            with dask_hpc.job("j", nodes=2, traffic="1 GB/s"):
+                one = c.submit(blocked, "go")
+            found = await until(s, "j", "running")
+            topology = plugin_of(s).control.indices.topology
+            assert set(topology.places) == {"0", "1", "2", "3", "elsewhere"}
+            assert len({topology.places[name] for name in "0123"}) == 1
+            # what they send each other stays on their host
+            assert (await manager.status())["network"]["jobs"][found.id]["theta"] == 1.0
+            await Event("go").set()
+            await one
 
     on_cluster(path, test)
 

@@ -72,6 +72,11 @@ def test_service_nodes_keep_their_names_and_have_no_place_for_jobs():
     assert read.topology.service == ("cabinet0-chassis0-blade0", "cabinet0-chassis1-blade1")
 
 
+def test_what_leads_to_the_store_is_no_place_for_jobs():
+    read = topology_in("tree: {a: [x, y], b: [z]}\nservice: [y]\n")
+    assert read.topology.service == ("y",) and set(read.places) == {"x", "z"}
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

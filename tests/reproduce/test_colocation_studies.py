@@ -77,10 +77,15 @@ def test_the_scale_is_solved_for():
 @pytest.mark.slow
 def test_which_claims_of_prediction_are_missed():
     found = colocation_prediction.run(Bench(6))
-    assert missed(found) - {"time, F: the network's error is less on 6-core than on 4-core by"} == {
+    # three that six splits leave open
+    unsure = {
+        "time, F: the network's error is less on 6-core than on 4-core by",
+        "time: splits differ by up to",
+        "time, linear: splits differ less with F than with A, by",
+    }
+    assert missed(found) - unsure == {
         "4-core, time, B: the linear model is better than the network by",
         "time, F: the network's error is less on 12-core than on 4-core by",
-        "splits differ by up to",
         "6-core, energy: errors within 7 %",
     }
 

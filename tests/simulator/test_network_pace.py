@@ -19,6 +19,7 @@ from dask_hpc.model.speedup import PhasedSpeedup, PowerLaw
 from dask_hpc.model.topology import LinkLevel, Topology, xc30
 from dask_hpc.simulator import Arrival, Failures, Platform, Record, load_workload, simulate
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task
+from dask_hpc.simulator.built_in import built_in
 from dask_hpc.simulator.execution import Phased, Point, Wait
 from dask_hpc.simulator.machine import Machine
 from dask_hpc.simulator.network_pace import JobThetas
@@ -410,6 +411,18 @@ def test_theta_is_among_what_the_command_prints(tmp_path):
     rows = {line.split("│")[1].strip(): line for line in done.output.splitlines() if "│" in line}
     # (0.5 * 150 + 80) / 230
     assert "67.4%" in rows["theta"] and "50.0%" in rows["least theta"]
+
+
+def test_synthetic_jobs_may_send():
+    quiet = built_in("synthetic", jobs=50)
+    assert quiet.platform.topology is None and {one.job.traffic for one in quiet} == {None}
+    found = built_in("synthetic", jobs=50, traffic=1e9, topology="xc30")
+    assert found.platform.topology == Platform(128, topology=xc30()).topology
+    rates = [one.job.traffic for one in found]
+    assert all(0 < rate < 1e9 for rate in rates) and len(set(rates)) == 50
+    assert [replace(one.job, traffic=None) for one in found] == [one.job for one in quiet]
+    with pytest.raises(InputError, match="synthetic: preset: found 'xc31'; allowed: xc30, fat-tree"):
+        built_in("synthetic", topology="xc31")
 
 
 def test_a_strategy_that_has_nothing_to_go_by_says_so():

@@ -196,6 +196,9 @@ class HpcPlugin(Management, SchedulerPlugin):
             self.control.data_come(str(msg.get("client")), msg.get("job"), msg["scatters"])
         elif topic == "all" and isinstance(msg, dict) and msg.get("action") == "remove-worker":
             self.status.worker_lost(msg)
+            if not msg.get("expected"):
+                address, tasks = str(msg.get("worker")), list(msg.get("processing-tasks") or ())
+                self.context.each("worker_dies", lambda service: service.worker_dies(address, tasks))
         elif isinstance(topic, str):
             self.farewells.event(topic, msg)
             self.context.each("log_event", lambda service: service.log_event(topic, msg))

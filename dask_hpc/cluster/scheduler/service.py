@@ -495,6 +495,9 @@ class Service:
     def worker_leaves(self, address: str) -> None:
         """A worker is gone."""
 
+    def worker_dies(self, address: str, tasks: list[Hashable]) -> None:
+        """A worker is about to be gone that did not say good-bye; it had been given these tasks."""
+
     def log_event(self, topic: str, message: Any) -> None:
         """Something was logged."""
 

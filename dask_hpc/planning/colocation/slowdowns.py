@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dask_hpc.planning.colocation.observed import Slowdown
+
 _LEAST_ERROR = 0.01  # nothing is surer than that
 _RIDGE = 1e-6
 
@@ -61,6 +63,13 @@ class Slowdowns:
             return 0.0
         found = self._shares[kind]
         return max(0.0, found.added[other] - 2 * found.errors[other])
+
+    def pair(self, kind: str, other: str) -> Slowdown | None:
+        """Of a task of a kind beside one of another, as decisions take it; None if that was never seen."""
+        found = self._shares.get(kind)
+        if found is None or other not in found.tasks:
+            return None
+        return Slowdown(self(kind, {other: 1}), found.errors[other], found.tasks[other])
 
     def rate(self, kind: str, count: int) -> float:
         """What so many of a kind get done at once, and nothing else, in terms of one alone."""

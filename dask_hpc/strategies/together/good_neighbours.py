@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.planning.colocation.mix import MixPhase, best_mix
+from dask_hpc.planning.colocation.mix import MixPhase, MixPlan, best_mix
 from dask_hpc.planning.colocation.slowdowns import Slowdowns
 from dask_hpc.strategies.strategy import TogetherStrategy
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
@@ -105,11 +105,12 @@ class GoodNeighbours(TogetherStrategy):
             f"{worst[0]} takes {slowdowns(worst[0], {worst[1]: 1}):.2f} times as long beside {worst[1]}; "
             f"saves {plan.gain:.0%} of the time"
         )
+        mix = _kept(plan, view.limits)
         # all kinds of the mix: what has no limit would take the places of those that have, a task ahead
         limits = {}
-        for name in dict.fromkeys([*plan.mix, *(name for pair in harm for name in pair)]):
+        for name in dict.fromkeys([*mix, *(name for pair in harm for name in pair)]):
             alone = self._alone(name, slowdowns, view.threads)
-            limits[name] = KindLimit(name, plan.mix.get(name, 0), alone, reason)
+            limits[name] = KindLimit(name, mix.get(name, 0), alone, reason)
         return limits
 
     def _alone(self, name: str, slowdowns: Slowdowns, threads: int) -> int | None:
@@ -130,12 +131,12 @@ class GoodNeighbours(TogetherStrategy):
                 continue
             if kind.said_class not in _STREAMS and not slowdowns.is_known(kind.name, kind.name):
                 continue  # it has not filled nodes for long
-            for other in kinds:
-                waits = min(kind.waiting, other.waiting) >= needed
+            # only the first that would get the places: others wait behind it
+            other = next((one for one in kinds if one is not kind and one.waiting), None)
+            if other is not None and min(kind.waiting, other.waiting) >= needed:
                 pair = kind.name, other.name
-                if other is kind or not waits or all(map(slowdowns.is_known, pair, reversed(pair))):
-                    continue
-                if (after := self._tried(pair, kind.left, needed, trials)) is not None:
+                is_known = all(map(slowdowns.is_known, pair, reversed(pair)))
+                if not is_known and (after := self._tried(pair, kind.left, needed, trials)) is not None:
                     reason = f"tries how {kind.name} and {other.name} get on with each other"
                     return {kind.name: KindLimit(kind.name, half, None, reason, True)}, after
             if len(kinds) > 1 or kind.left * self.cost < needed or slowdowns.is_seen(kind.name, half):
@@ -164,3 +165,11 @@ def _end(phases: Sequence[MixPhase], kind: KindWork) -> float:
         if phase.mix.get(kind.name):
             end = passed
     return end
+
+
+def _kept(plan: MixPlan, limits: Mapping[str, KindLimit]) -> Mapping[str, int]:
+    """What to run at once now: the mix in force, as long as it is a part of the plan, or the first."""
+    for phase in plan.phases:
+        if limits and all(limit.beside == phase.mix.get(name, 0) for name, limit in limits.items()):
+            return phase.mix
+    return plan.mix

@@ -42,10 +42,21 @@ class MemoryRule:
 
     # what happens
 
-    def ended(self, kind: str) -> None:
-        """A task of that kind has a result."""
+    def ended(self, kind: str) -> list[str]:
+        """A task of that kind has a result. Of which kinds that says something."""
+        if self.peaks.ended(kind):
+            return [kind]
         if not self.peaks.is_known(kind):
             self._unheard.setdefault(kind, self._context.clock())
+        return []
+
+    def worker_died(self, address: str, kinds: Mapping[str, int]) -> list[str]:
+        """It did not say good-bye, and had tasks of these kinds. If several may have run, it may have been
+        too much for its memory: of which kinds nothing is believed for now."""
+        if sum(kinds.values()) < 2 or address in self.memories.silent:
+            return []
+        self.peaks.doubt(kinds)
+        return list(kinds)
 
     def becomes(self, strategy: MemoryStrategy) -> None:
         """Another strategy, or other parameters: what was heard is still so."""
@@ -108,7 +119,9 @@ class MemoryRule:
     def keeps(self, kind: str) -> bool:
         """Whether tasks of that kind are let pass one by one."""
         least = self.memories.least()
-        return least is not None and self._strategy.keeps(self._known(kind), least)
+        if least is None:  # perhaps the only worker has died
+            return self.peaks.is_doubted(kind)
+        return self._strategy.keeps(self._known(kind), least)
 
     def fits(
         self, room: compat.WorkerRoom, kind: str, kept: Mapping[str, int], there: Mapping[str, int]

@@ -5,7 +5,7 @@ What was seen of kinds beside each other counts for all of them.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from math import inf
 from statistics import median_low
@@ -19,7 +19,7 @@ from dask_hpc.model.interference import MEM_CLASSES, mem_class_of
 from dask_hpc.model.story import Explanation
 from dask_hpc.model.units import finite
 from dask_hpc.planning.colocation.observed import Observations, SeenKind
-from dask_hpc.planning.colocation.slowdowns import Company
+from dask_hpc.planning.colocation.slowdowns import Company, Slowdowns
 from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, NeighboursView
 
 _LOOKED_AT = 5000  # ready tasks of a job, to see of which kinds they are
@@ -143,14 +143,18 @@ class Neighbours:
         if not any(kind.seconds for kind in kinds) or not nodes:
             return None
         names = {kind.name for kind in kinds}
-        seen_beside = tuple(
-            Company(kind, others, *found)
-            for kind in sorted(names)
-            for others, found in self.observations.mixes(kind)
-            if names.issuperset(others)
-        )
+        seen_beside = self._seen(names)
         limits = self.limits.get(job, {})
         return NeighboursView(median_low(nodes.values()), len(nodes), kinds, seen_beside, limits)
+
+    def _seen(self, kinds: Collection[str]) -> tuple[Company, ...]:
+        """How these were seen to get on with each other."""
+        return tuple(
+            Company(kind, others, *found)
+            for kind in sorted(kinds)
+            for others, found in self.observations.mixes(kind)
+            if others.keys() <= set(kinds)
+        )
 
     def _due(self, job: LiveJob | None) -> dict[str, float]:
         """Seconds until the first deadline of a job that has tasks of a kind, where jobs share nodes."""
@@ -182,7 +186,9 @@ class Neighbours:
     def _kinds_shown(self) -> dict[str, Any]:
         """The newest kinds, how they slow each other, and how well that was foreseen."""
         newest = list(self.observations.kinds().items())[-_SHOWN:]
-        matrix = self.observations.matrix(among={kind for kind, _ in newest})
+        names = [kind for kind, _ in newest]
+        slowdowns = Slowdowns(self._seen(names), self._strategy.known)
+        pairs = {kind: {other: slowdowns.pair(kind, other) for other in names} for kind in names}
         return {
             "kinds": [
                 {
@@ -196,11 +202,8 @@ class Neighbours:
                 for kind, seen in newest
             ],
             "slowdowns": {
-                kind: {
-                    other: finite(one._asdict())  # nobody knows how sure one task is
-                    for other, one in matrix.get(kind, {}).items()
-                }
-                for kind, _ in newest
+                kind: {other: finite(one._asdict()) for other, one in found.items() if one is not None}
+                for kind, found in pairs.items()
             },
             "mpe": self.observations.mpe(),
             "nrmse": self.observations.nrmse(),

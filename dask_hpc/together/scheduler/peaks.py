@@ -1,11 +1,12 @@
 """What tasks of each kind need of a worker's memory, as workers tell it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dask_hpc.strategies.memory.memory_view import KindMemory
 
+_CLEARED = 3  # tasks that must end after a worker has died with some of their kind
 _MOST = 1000  # kinds, those that were heard of last
 
 
@@ -36,6 +37,27 @@ class KindPeaks:
     def __init__(self) -> None:
         self._heard: dict[str, HeardPeak] = {}
         self._growing: dict[str, KindGrowth] = {}
+        #: kinds that ran on a worker that died, and how many of their tasks have to end before what is known
+        #: of them is believed again
+        self._doubted: dict[str, int] = {}
+
+    def doubt(self, kinds: Iterable[str]) -> None:
+        """Several tasks of these ran on a worker that died, perhaps of what they needed."""
+        for kind in kinds:
+            self._doubted[kind] = _CLEARED
+            self._growing.pop(kind, None)
+
+    def is_doubted(self, kind: str) -> bool:
+        """Whether a worker has died with some of them, and nothing is known again."""
+        return kind in self._doubted
+
+    def ended(self, kind: str) -> bool:
+        """A task of that kind has a result. Whether what is known of it is believed again."""
+        left = self._doubted.get(kind, 0) - 1
+        if left > 0:
+            self._doubted[kind] = left
+            return False
+        return self._doubted.pop(kind, None) is not None
 
     def hear_kinds(self, worker: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """What a worker says of kinds of which tasks have ended. Which of them are known better than before,
@@ -52,6 +74,8 @@ class KindPeaks:
                 found = before
             self._heard[kind] = found  # the newest last
             self._growing.pop(kind, None)
+            if before is not None and found.bytes > before.bytes:
+                self._doubted.pop(kind, None)  # that is what it was
             if before is None or found.bytes != before.bytes:
                 news.append(kind)
         for kind in list(self._heard)[:-_MOST]:
@@ -97,13 +121,13 @@ class KindPeaks:
             self._heard.setdefault(kind, HeardPeak(need, "", is_old=True))
 
     def is_known(self, kind: str) -> bool:
-        """Whether tasks of that kind have ended."""
-        return kind in self._heard
+        """Whether tasks of that kind have ended, and what is known of them is believed."""
+        return kind in self._heard and kind not in self._doubted
 
     def of(self, kind: str, now: float) -> KindMemory:
         """What is known of it."""
         known = self._heard.get(kind)
-        if known is not None:
+        if known is not None and kind not in self._doubted:
             return KindMemory(kind, known.bytes)
         growing = self._growing.get(kind)
         if growing is None:

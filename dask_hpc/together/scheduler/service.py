@@ -14,6 +14,7 @@ many on a node as do not slow each other.
    waits in another queue, are left alone.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -159,8 +160,8 @@ class KindLanes(KeptTasks[KindRow], Service):
             workers = list(self.context.nodes.workers(self.context.nodes.node_of(address)))
         for one in self.by_name.values():
             one.loosen(workers)
-        if is_done and self.memory is not None:
-            self.memory.ended(row.name)
+        if is_done and self.memory is not None and (news := self.memory.ended(row.name)):
+            self._scheduler.loop.add_callback(self._heed, news)  # not inside of a transition
 
     def worker_joins(self, address: str) -> None:
         if self.memory is not None and self.memory.worker_joins():
@@ -180,6 +181,13 @@ class KindLanes(KeptTasks[KindRow], Service):
     def log_event(self, topic: str, message: Any) -> None:
         if topic == TOPIC and self.memory is not None:
             self._heed(self.memory.hear(message))
+
+    def worker_dies(self, address: str, tasks: list[Hashable]) -> None:
+        if self.memory is not None:
+            found = (compat.find_task(self._scheduler, key) for key in tasks)
+            kinds = Counter(compat.prefix(task) for task in found if task is not None)
+            # Dask has not placed them anew yet
+            self._scheduler.loop.add_callback(self._heed, self.memory.worker_died(address, kinds))
 
     # which kinds
 

@@ -53,6 +53,11 @@ def test_it_keeps_away_from_links_that_are_full():
     assert "57%" in reason, "4 / 7 for both"
 
 
+def test_nodes_are_moved_one_after_the_other():
+    assert pick(5, IDLE, around(FULL), 2.0, strategy=Contiguous())[0] == [4, 5, 6, 2, 3]
+    assert set(pick(5, IDLE, around(FULL), 2.0)[0]) == {4, 5, 6, 7, 8}
+
+
 def test_where_it_makes_no_difference_it_is_contiguous():
     assert pick(3, IDLE, around(FULL), 3.0) == ([4, 5, 6], "")
     quiet = running("x", [0, 1], None)
