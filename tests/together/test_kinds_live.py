@@ -319,6 +319,7 @@ async def test_a_graph_in_the_order_of_its_priorities(c, s, a, b):
     async with await dask_hpc.manage(c, "memory-lanes"):
         await say(s, a, "heavy", 60)
         await say(s, a, "small", 0)
+        await say(s, a, "block", 0)
         first = [c.submit(marked, "go", i, key=("block", i), priority=20) for i in range(4)]
         await async_poll_for(lambda: len(sent(s, "block")) == 4, 10)
         later = c.map(small, range(60), key=[("small", i) for i in range(60)])
