@@ -1117,7 +1117,7 @@ class AnyKinds(RuleBasedStateMachine):
             assert (task.state == "processing") == (key in one.in_flight), (key, task.state)
             assert (task.state == "no-worker") == (key in waiting), (key, task.state)
             job = self.body.owner.get(key)
-            assert job is None or (key not in job.ready and key not in job.passed and key not in job.held)
+            assert job is None or (key not in job.ready and key not in job.passed)
         for key, task in tasks.items():
             if key not in lanes.row_of and key not in self.body.owner and task.worker_restrictions:
                 raise AssertionError(f"{key!r} is restricted, by nobody")
