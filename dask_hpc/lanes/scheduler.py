@@ -239,7 +239,6 @@ class Lanes(KeptTasks[Lane], Service):
         return reads(*self._cost(task))
 
     def let_pass(self, only_before_roots: bool) -> None:
-        self.has_news = self.wants_slots = False
         rooms: dict[LiveJob | None, SlotRoom] = {}
         is_root = compat.RootRule(self._scheduler, self._scheduler.total_nthreads)
         full: set[LiveJob | None] = set()
@@ -261,7 +260,7 @@ class Lanes(KeptTasks[Lane], Service):
             address = self._address(head, task, confined, rooms[confined], only_before_roots)
             if address is None:
                 full.add(head.job)
-                self.wants_slots |= confined is None
+                self.queues.wants_look |= confined is None
             else:
                 rooms[confined].use(address)
                 self._send(head, task, address)

@@ -907,7 +907,7 @@ def test_dask_clears_all_tasks():
     body.submit("a", 5)
     body.lanes.tasks_vanish()
     assert not body.lanes.row_of and not body.lanes.by_name and not body.lanes.count_waiting()
-    assert not body.lanes.wants_slots
+    assert not body.lanes.queues.wants_look
 
 
 @pytest.mark.parametrize("in_job", [False, True])

@@ -21,10 +21,8 @@ _OVER = frozenset({"memory", "erred", "forgotten"})
 class TaskQueue:
     """What the waves and the gate ask of a service that keeps tasks back."""
 
-    #: whether something may pass for another reason than a slot that opens
-    has_news = False
-    #: whether tasks wait for slots of any worker
-    wants_slots = False
+    #: those of all services, once it is one of them
+    queues: "TaskQueues"
 
     def keeps(self, key: Hashable) -> bool:
         """Whether the task is one of its."""
@@ -59,20 +57,14 @@ class TaskQueues:
 
     def __init__(self) -> None:
         self._queues: list[TaskQueue] = []
+        #: whether something may pass when a slot opens, whosever it is, or as something has ended: this is
+        #: looked at with each task of the cluster that ends
+        self.wants_look = False
 
     def add(self, queue: TaskQueue) -> None:
         """Another one."""
         self._queues.append(queue)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something may pass for another reason than a slot that opens."""
-        return any(queue.has_news for queue in self._queues)
-
-    @property
-    def wants_slots(self) -> bool:
-        """Whether tasks wait for slots of any worker."""
-        return any(queue.wants_slots for queue in self._queues)
+        queue.queues = self
 
     def keeps(self, key: Hashable) -> bool:
         """Whether the task is kept by any of them."""
@@ -97,6 +89,7 @@ class TaskQueues:
 
     def let_pass(self, only_before_roots: bool) -> None:
         """As many as may, of each."""
+        self.wants_look = False
         for queue in self._queues:
             queue.let_pass(only_before_roots)
 
@@ -162,7 +155,6 @@ class KeptTasks(TaskQueue, Generic[Row]):
         self.by_name = {}
         self.row_of = {}
         self._shut = {compat.GATE}
-        self.has_news = self.wants_slots = False
 
     def lands(self, row: Row, key: Hashable, is_done: bool) -> None:
         """A task of a row is not in flight any more. ``is_done``: it has a result."""
@@ -202,7 +194,7 @@ class KeptTasks(TaskQueue, Generic[Row]):
             if (task := compat.find_task(self._scheduler, key)) is not None:
                 compat.restrict(task, self._shut)
             self.lands(row, key, finish == "memory")
-            self.has_news = True
+            self.queues.wants_look = True
             self._wakes(None)
         if finish == "no-worker":
             task = compat.find_task(self._scheduler, key)
@@ -222,7 +214,6 @@ class KeptTasks(TaskQueue, Generic[Row]):
         """Dask cleared all its tasks."""
         self.row_of.clear()
         self.by_name.clear()
-        self.wants_slots = False
 
     def give_back(self) -> list[Hashable]:
         waiting = list(self.waiting())

@@ -161,13 +161,13 @@ class Waves(compat.QueueExit):
 
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task."""
-        if self.pending or self.is_shut or self.queues.has_news or self.queues.wants_slots:
+        if self.pending or self.is_shut or self.queues.wants_look:
             self._work()
 
     def before_queue(self) -> None:
         """What goes before Dask's queue, goes."""
         queues = self.queues
-        if (queues.wants_slots or queues.has_news) and not self._is_working and self._scheduler.queued:
+        if queues.wants_look and not self._is_working and self._scheduler.queued:
             self._is_working = True
             try:
                 self.queues.let_pass(only_before_roots=True)

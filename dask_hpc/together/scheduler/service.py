@@ -292,7 +292,6 @@ class KindLanes(KeptTasks[KindRow], Service):
     # what passes
 
     def let_pass(self, only_before_roots: bool) -> None:
-        self.has_news = self.wants_slots = False
         if not self.by_name:
             return
         turn = TurnFacts(
@@ -316,7 +315,7 @@ class KindLanes(KeptTasks[KindRow], Service):
             limit = self.neighbours.limit(head.job, head.row.name) if self.neighbours is not None else None
             if only_before_roots and self._goes_later(head, limit):
                 done.add(pair)
-                self.wants_slots |= not _is_confined(head.job)
+                self.queues.wants_look |= not _is_confined(head.job)
                 continue
             if pair not in known:
                 others = limit is not None and self._others_wait(head.row, head.job)
@@ -325,7 +324,7 @@ class KindLanes(KeptTasks[KindRow], Service):
             address = known[pair].best(compat.bytes_there(task))
             if address is None:
                 done.add(pair)
-                self.wants_slots |= not _is_confined(head.job) and head.row.lacks_slot(head.job)
+                self.queues.wants_look |= not _is_confined(head.job) and head.row.lacks_slot(head.job)
             elif self._send(head, address):
                 known[pair].was_sent(address)
             else:
