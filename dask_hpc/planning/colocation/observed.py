@@ -13,7 +13,7 @@ twentieth of all stands for them. What was not seen together is foreseen linearl
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite, isinf, sqrt
 from typing import Any, NamedTuple
@@ -26,7 +26,6 @@ _ALONE = 0.1  # neighbours on the average; who has fewer has none
 _BESIDE = 0.5  # as many of a kind, and it was there
 _QUIET = 10  # tasks that were alone, and the mean of them is what a task takes alone
 _FASTEST = 0.05  # until then
-_KNOWN = 30  # tasks each way
 _CELL = 5  # tasks of a mix before its mean is believed
 _MEMORY = 200.0  # tasks of one mix that are remembered
 _LONG_AGO = 5000.0  # tasks of the kind in which a mix that is not seen fades to a half
@@ -258,13 +257,6 @@ class _Tasks:
         off = sqrt((seen.stderr(self.count) / seen.mean) ** 2 + (unsure / base) ** 2)
         return Slowdown(ratio, ratio * off, seen.tasks(self.count))
 
-    def curve(self, other: str) -> dict[int, Slowdown]:
-        """Beside tasks of one kind only, by how many there are; 0: alone."""
-        mixes = self.mixes.items()
-        alike = {mix[0][1]: seen for mix, seen in mixes if len(mix) == 1 and mix[0][0] == other}
-        alone = {0: self.mixes[()]} if () in self.mixes else {}
-        return {count: self.in_mix(seen) for count, seen in sorted((alone | alike).items())}
-
     def tasks_beside(self, kind: str) -> float:
         found = self.beside.get(kind)
         return found.tasks(self.count) if found is not None else 0.0
@@ -452,11 +444,6 @@ class Observations:
         """Models of processors, that of most tasks first."""
         return sorted(self._by_cpu, key=lambda cpu: -sum(one.count for one in self._by_cpu[cpu].values()))
 
-    def cpu_of(self, node: str) -> str | None:
-        """The model of a node's processor; None if its workers have told nothing yet."""
-        there = self._nodes.get(node)
-        return there.cpu if there is not None else None
-
     def kinds(self, cpu: str | None = None) -> dict[str, SeenKind]:
         """What is known of each kind, the newest last. ``cpu``: a model of processor; else that of most
         tasks."""
@@ -471,35 +458,11 @@ class Observations:
         found = self._on(cpu).get(kind)
         return found.slowdown(others) if found is not None else Slowdown(1.0, inf, 0.0)
 
-    def curve(self, kind: str, other: str, cpu: str | None = None) -> dict[int, Slowdown]:
-        """Of a task of a kind that had only so many of another beside it: what was seen, with 0 for alone."""
-        found = self._on(cpu).get(kind)
-        return found.curve(other) if found is not None else {}
-
     def mixes(self, kind: str, cpu: str | None = None) -> Iterator[tuple[dict[str, int], Slowdown]]:
         """Each company that tasks of a kind were seen in: how many of each kind, without the task itself."""
         found = self._on(cpu).get(kind)
         if found is not None:
             yield from ((dict(mix), found.in_mix(seen)) for mix, seen in found.mixes.items())
-
-    def matrix(
-        self, cpu: str | None = None, among: Collection[str] | None = None
-    ) -> dict[str, dict[str, Slowdown]]:
-        """Of each kind beside one of each kind that was seen beside it; of these only, if some are given."""
-        kinds = self._on(cpu)
-        wanted = kinds.keys() if among is None else among
-        found = {
-            kind: {other: one.slowdown({other: 1}) for other in one.beside if other in wanted}
-            for kind, one in kinds.items()
-            if kind in wanted
-        }
-        return {kind: row for kind, row in found.items() if row}
-
-    def is_known(self, kind: str, other: str, cpu: str | None = None) -> bool:
-        """Whether at least 30 tasks of each have run beside the other."""
-        kinds = self._on(cpu)
-        pair = (kind, other), (other, kind)
-        return all(one in kinds and round(kinds[one].tasks_beside(beside)) >= _KNOWN for one, beside in pair)
 
     def mpe(self) -> float | None:
         """Mean error of predictions relative to what was measured, in per cent (equation 2.4), of the newest

@@ -174,11 +174,6 @@ class MemoryRule:
 
     # between programs
 
-    @property
-    def history(self) -> KindHistory | None:
-        """Where kinds are remembered, if they are."""
-        return self._history
-
     async def recall(self) -> list[str]:
         """What was known in earlier programs is known of kinds that nobody has told of yet. Which these
         are."""

@@ -149,11 +149,12 @@ class Neighbours:
 
     def _seen(self, kinds: Collection[str]) -> tuple[Company, ...]:
         """How these were seen to get on with each other."""
+        wanted = set(kinds)
         return tuple(
             Company(kind, others, *found)
-            for kind in sorted(kinds)
+            for kind in sorted(wanted)
             for others, found in self.observations.mixes(kind)
-            if others.keys() <= set(kinds)
+            if others.keys() <= wanted
         )
 
     def _due(self, job: LiveJob | None) -> dict[str, float]:
