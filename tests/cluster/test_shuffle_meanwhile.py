@@ -17,8 +17,8 @@ import dask_hpc
 from dask_hpc.cluster.worker.farewell import NAME
 
 P2P = {"optimization.fuse.active": False, "scheduler": "sync"}
-# a busy machine takes a second to begin a shuffle
-BUDGETS = {"hpc.drain": "1.5 s", "hpc.farewell": "8 s"}
+# a busy machine takes a second or two to begin a shuffle
+BUDGETS = {"hpc.drain": "3 s", "hpc.farewell": "8 s"}
 PARTS, ROWS = 5, 40
 EMPTY = pd.DataFrame({"a": [0], "b": [0]})
 

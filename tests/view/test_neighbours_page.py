@@ -16,7 +16,8 @@ shown = gen_cluster(
     nthreads=[("", 2)] * 2,
     scheduler_kwargs={"dashboard": True, "dashboard_address": "127.0.0.1:0"},
     worker_kwargs={"memory_limit": "1 GB"},
-    config={"hpc.history": None},
+    # the process of the tests may be larger than such a worker is allowed to be
+    config={"hpc.history": None, "distributed.worker.memory.pause": False},
 )
 
 
