@@ -46,6 +46,8 @@ def test_with_its_own_it_is_between_what_was_seen():
     assert found("a", {"a": 3}) == 2.5
     assert found("a", {"a": 1}) == pytest.approx(1.5) and found("a", {"a": 2}) == pytest.approx(2.0)
     assert found("a", {"a": 5}) == pytest.approx(4.5)
+    thin = seen("a", {"a": 5}, 40.0, tasks=29)  # not seen often enough to be on the line
+    assert Slowdowns([seen("a", {"a": 3}, 2.5), thin, seen("a", {"a": 7}, 6.5)], 30)("a", {"a": 4}) == 3.5
     shares = found("a", {"a": 8})  # more were never seen: by the shares
     assert shares > 6.5
     assert found.rate("a", 4) == pytest.approx(4 / 2.5) and found.rate("a", 1) == 1.0
