@@ -34,13 +34,15 @@ def test_all_start_small_when_many_wait():
     assert decided(indices, ElasticQueue())[0] == ["a", "b", "c", "d"]
 
 
-def test_shortest_has_all_if_it_scales_perfectly():
-    indices = machine(4, now=0.0)
-    indices.waiting.rerank(ElasticQueue())
-    indices.waiting.add(malleable("long", 4, 100.0, LINEAR, max_nodes=4))
-    indices.waiting.add(malleable("short", 4, 10.0, LINEAR, max_nodes=4))
-    assert decided(indices, ElasticQueue())[0] == ["short"]
-    assert len(indices.running["short"].nodes) == 4
+def test_shortest_has_all_if_it_scales_perfectly_and_there_is_no_room_for_everybody():
+    for least, first, size in ((2, ["short"], 4), (1, ["short", "long", "longer"], 2)):
+        indices = machine(4, now=0.0)
+        indices.waiting.rerank(ElasticQueue())
+        for name, walltime in (("longer", 200.0), ("long", 100.0), ("short", 10.0)):
+            job = malleable(name, 4, walltime, LINEAR, min_nodes=least, max_nodes=4)
+            indices.waiting.add(job)
+        assert decided(indices, ElasticQueue())[0] == first
+        assert len(indices.running["short"].nodes) == size
 
 
 def test_but_not_if_starting_takes_longer_than_working():
@@ -71,10 +73,26 @@ def test_nodes_that_are_being_given_need_not_be_given_by_others():
     assert sizes(indices, Elastic()) == {"wide": 4}
 
 
-def test_but_not_for_less_worth():
+def test_who_comes_while_there_is_room_for_all_has_nodes_at_once():
+    """Even from a job that makes as much of them and is nearly done."""
     indices = machine(8, now=0.0)
     started(indices, "wide", 8, speedup=LINEAR, walltime=10.0)
-    wait(indices, ("next", 6, 10_000))
+    wait(indices, ("next", 6, 10_000), ("another", 1, 10_000))
+    assert sizes(indices, Elastic(bias=1.0)) == {"wide": 1}
+
+
+def test_a_job_without_walltime_that_comes_has_nodes_too():
+    indices = machine(8, now=0.0)
+    started(indices, "wide", 8, speedup=LINEAR)
+    indices.waiting.add(Job(id="next", nodes=2))
+    assert sizes(indices, Elastic()) == {"wide": 6}
+
+
+def test_but_not_for_less_worth():
+    """There is no room for both."""
+    indices = machine(8, now=0.0)
+    started(indices, "wide", 8, speedup=LINEAR, walltime=10.0)
+    wait(indices, ("next", 6, 10_000), ("another", 2, 10_000))
     assert sizes(indices, Elastic(bias=1.0)) == {}
 
 

@@ -61,8 +61,9 @@ class _Elastic:
     taken to be fully used. Jobs that wait are served in order of worth, little work first. One starts on
     the fewest nodes it can use, if they are idle and no running job makes more of them; or running jobs
     give it theirs, if those are worth ``hysteresis`` times more to it. What is left goes to running
-    and starting jobs, step by legal step, wherever it is worth most. So growth never keeps useful work
-    waiting, and a full queue keeps sizes small and therefore efficient. Orders of service and of worth
+    and starting jobs, step by legal step, wherever it is worth most. While there is room for all who wait,
+    on the fewest nodes each can use, they start whatever those nodes are worth where they are: only who
+    could not start anyhow competes by worth. So growth never keeps useful work waiting, and a full queue keeps sizes small and therefore efficient. Orders of service and of worth
     must agree, or nodes would go round in circles.
 
     The work of a job of one size counts ``fixed`` times: it goes earlier, and jobs that can fill any gap
@@ -223,6 +224,7 @@ class Sharing:
         hole = Hole(growth.idle + coming + room.total)
         turn, last = self._turn(late, hole)
         in_order = wish.is_order_of(waiting)
+        roomy = self._has_room(hole.idle)
         for job in turn:
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
@@ -230,7 +232,7 @@ class Sharing:
             weight = 0.0
             if job.kind != "rigid" or room.total or growth.is_wanted:
                 weight = weight_of(self._effective(job, wish.work(job), self._now), wish.bias)
-            growth.spread(above=inf if job is late else weight)
+            growth.spread(above=inf if job is late or roomy else weight)
             if only_starts and not growth.idle:
                 return
             if job is late or self._passes(job, least):
@@ -243,18 +245,29 @@ class Sharing:
                     coming -= least - growth.idle
                     growth.idle = 0
                 elif gives := room.give(
-                    least - growth.idle - coming, inf if job is late else weight / wish.hysteresis
+                    least - growth.idle - coming, inf if job is late or roomy else weight / wish.hysteresis
                 ):
                     self.gives |= gives
                     self.beneficiaries |= dict.fromkeys(gives, job.id)
                     growth.idle = coming = 0
-                elif in_order and job is not late and self._is_last_hope(job, weight):
+                elif in_order and not roomy and job is not late and self._is_last_hope(job, weight):
                     return
                 if not growth.idle and (only_starts or not room.total):
                     return
             hole.idle = growth.idle + coming + room.total
         if growth.idle and len(waiting) > wish.depth and not wish.fairness:
             self._serve_the_rest(last)
+
+    def _has_room(self, nodes: int) -> bool:
+        """Whether all who wait could start on so many, each on the fewest that it can use."""
+        waiting = self._snapshot.waiting
+        if len(waiting) > nodes:
+            return False
+        for job in waiting:
+            nodes -= smallest_size(job) if job.walltime < inf else job.nodes
+            if nodes < 0:
+                return False
+        return True
 
     def _is_last_hope(self, job: Job, weight: float) -> bool:
         """Whether nobody behind this job could start or have nodes given, if the jobs are in order of worth."""
