@@ -184,4 +184,35 @@ def test_no_limit_any_more_is_told(body):
     strategy.answer = {}
     for _ in range(3):
         body.lanes.neighbours.ask()
+    assert len(body.recorded) == 2  # what changed, not what was asked again
     assert len(told) == 2 and told[1] == "a: no limit any more"
+
+
+def test_nodes_of_several_sizes_are_looked_at_as_those_of_the_middle_one(body):
+    for address, threads in ("tcp://w2:1", 2), ("tcp://w3:1", 2), ("tcp://w4:1", 16):
+        body.shape = threads, body.shape[1]
+        body.join(address)
+    hear(body)
+    body.submit("a", 200)
+    strategy = asked(body)
+    body.lanes.neighbours.ask()
+    (view,) = strategy.views
+    assert (view.threads, view.nodes) == (4, 5)
+
+
+def test_only_company_of_kinds_that_have_tasks_left_counts(body):
+    known = body.lanes.neighbours
+    both = [[0.1 * i, 0.1 * i + 0.1, 1, 1, None] for i in range(20)]
+    known.hear(W0, word(1, {"a": both, "gone": both}, until=9.0))
+    known.hear(W0, word(2, {"a": [[10 + one[0], 10 + one[1], 1, 1, None] for one in both]}, until=20.0))
+    known.hear_class("a", "II")
+    body.submit("a", 30)
+    strategy = asked(body)
+    known.ask()
+    (kind,) = strategy.views[0].kinds
+    assert kind.said_class == "II" and kind.seconds == pytest.approx(0.1)
+    seen = [one.others for one in strategy.views[0].seen]
+    assert {} in seen and not any("gone" in others for others in seen)
+    body.submit("gone", 1)
+    known.ask()
+    assert any("gone" in one.others for one in strategy.views[1].seen if one.kind == "a")
