@@ -6,7 +6,6 @@ policies that are compared.
 
 import random
 import zlib
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, log
@@ -15,7 +14,6 @@ from typing import Literal, get_args
 from dask_hpc.model.errors import InputError, insist, is_number
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import (
-    CONSTRAINTS,
     Amdahl,
     Constraint,
     IoDemand,
@@ -27,12 +25,14 @@ from dask_hpc.model.speedup import (
 )
 from dask_hpc.simulator.workload import Arrival, Workload, malleable_overlay, platform_for
 
-Law = Literal["linear", "power", "amdahl", "io", "mixed"]
+Law = Literal["unchanged", "linear", "power", "amdahl", "io", "mixed"]
 LAWS: tuple[Law, ...] = get_args(Law)
+_MIXED: tuple[Law, ...] = ("linear", "power", "amdahl", "io")
 #: whoever asks for so many nodes uses such a share of them
 EFFICIENCY = (0.5, 0.98)
 #: share of its time that one reads and writes on the nodes that it asks for, which is as fast as it gets
 READS = (0.02, 0.3)
+_DRAWN: tuple[Constraint, ...] = ("any", "even", "pof2", "square")
 #: a job that asks for fewer nodes scales as if it had asked for so many: nobody knows how one node scales
 _LEAST = 8
 #: of efficiencies and shares: few laws, which can be kept
@@ -45,9 +45,9 @@ class Overlay:
     squeezed to a ``load``; the ``first`` so many jobs only.
 
     Rules are those of ``malleable_overlay``; "wide" is from one to all nodes, under a constraint that each job
-    draws out of those that allow its size: any, even, power of two, square. Laws: linear, power (``n ** x``),
-    amdahl, io (computing scales, and the file system is at its end on the nodes asked for), or mixed, a
-    quarter of each. Users are taken to know what they ask for: exponents and serial shares are such that a job
+    draws out of those that allow its size: any, even, power of two, square. Laws: unchanged (of a trace: linear, but
+    nobody says so), linear, power (``n ** x``), amdahl, io (computing scales, and the file system is at its end
+    on the nodes asked for), or mixed, a quarter of each. Users are taken to know what they ask for: exponents and serial shares are such that a job
     uses 50 to 98 % of its nodes. Jobs of one user on as many nodes have the same law and constraint. If laws are
     not ``declared`` policies do not know them, only what they measure; as limits then follow sizes as if all
     scaled linearly, malleable jobs may overstay them.
@@ -57,7 +57,7 @@ class Overlay:
 
     malleable: float = 0.0
     rule: str = "half-double"
-    law: Law = "linear"
+    law: Law = "unchanged"
     load: float | None = None
     first: int | None = None
     declared: bool = True
@@ -78,26 +78,28 @@ class Overlay:
         if self.load is not None:
             workload = squeezed(workload, self.load, nodes)
         workload = malleable_overlay(
-            workload, self.malleable, seed, self.rule, self._law, constraint=self._constraint, nodes=nodes
+            workload,
+            self.malleable,
+            seed,
+            self.rule,
+            None if self.law == "unchanged" else self._law,
+            constraint=self._constraint if self.rule == "wide" else None,
+            nodes=nodes,
         )
-        if self.declared or not self.malleable:
+        if self.declared or self.law == "unchanged":
             return workload
         return replace(workload, arrivals=[_undeclared(arrival) for arrival in workload])
 
     def _law(self, job: Job) -> Speedup:
         draw = random.Random(_alike("law", job))
-        name = draw.choice(LAWS[:-1]) if self.law == "mixed" else self.law
+        name = draw.choice(_MIXED) if self.law == "mixed" else self.law
         return _law_of(name, max(job.nodes, _LEAST), draw.randrange(_STEPS))
 
     def _constraint(self, job: Job) -> Constraint:
-        if self.rule != "wide" or job.constraint != "any":
+        if job.constraint != "any":
             return job.constraint
         draw = random.Random(_alike("constraint", job))
         return draw.choice([one for one in _DRAWN if is_legal(one, job.nodes)])
-
-
-_DRAWN: tuple[Constraint, ...] = ("any", "even", "pof2", "square")
-assert set(_DRAWN) <= set(CONSTRAINTS)
 
 
 def _alike(what: str, job: Job) -> int:

@@ -52,13 +52,14 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_list(folder):
     lines = bench().splitlines()
-    assert [line.split()[0] for line in lines] == ["name", "adding", "failing"]
+    assert [line.split()[0] for line in lines] == ["name", "adding", "failing", "traces"]
     assert lines[1].endswith("What does adding cost?")
 
 
 def test_the_list_has_every_notebook():
     lines = bench().splitlines()[1:]
-    assert [line.split()[0] for line in lines] == sorted(path.stem for path in HERE.glob("*.ipynb"))
+    names = [line.split()[0] for line in lines]
+    assert names == [*sorted(path.stem for path in HERE.glob("*.ipynb")), "traces"]
 
 
 def test_an_unknown_name(folder, tmp_path):
