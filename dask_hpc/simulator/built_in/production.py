@@ -73,7 +73,9 @@ def _times(sessions: Sessions, runtimes: Numbers, span: float, rng: np.random.Ge
     calendar = Calendar()
     people = float(calendar.people(np.array([span]))[0])
     gaps = draw_gaps(sessions.count, rng)
-    starts = np.cumsum(gaps) * (people / gaps.sum())
+    # one session begins at the beginning; the least gap is the last one, so that the load is what was asked
+    gaps = np.roll(gaps, -1 - int(gaps.argmin()))
+    starts = (np.cumsum(gaps) - gaps) * (people / gaps.sum())
     offsets = draw_offsets(sessions, runtimes, rng)
     times = np.mod(starts[sessions.of_job] + offsets, people)
     return np.rint(calendar.wall(times))
