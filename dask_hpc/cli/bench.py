@@ -48,8 +48,8 @@ def _command(name: str) -> click.Command:
     return click.Command(name, params=options, callback=partial(_run, name), help=_HELP)
 
 
-_HELP = """Run this benchmark. It is a notebook that ends in a table and a plot; the notebook as it ran, outputs and all,
-is kept in the folder --out.
+_HELP = """Run this benchmark. It is a notebook that ends in a table and a plot; the notebook as it ran, outputs and
+all, is kept in the folder --out.
 
 \b
 Example:
@@ -61,8 +61,8 @@ Example:
 @click.pass_context
 def bench(ctx: click.Context) -> None:
     """Run the benchmark NAME, or all of them, or list what there is. Each is a notebook that ends in a table
-    and a plot; the notebook as it ran, outputs and all, is kept in the folder --out. The benchmark traces is of
-    your own traces instead.
+    and a plot; the notebook as it ran, outputs and all, is kept in the folder --out. Only traces is none: it
+    compares strategies on traces of yours.
 
     \b
     Example:

@@ -108,7 +108,7 @@ def _console(columns: int) -> Console:
 )
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V,...", help="Try several values of one.")
 @click.option("--malleable", type=float, metavar="SHARE", help="Make this share of rigid jobs malleable.")
-@click.option("--rule", metavar="NAME", help="Their sizes: half-double, wide, 0.5:4, ...; default: constraint.")
+@click.option("--rule", metavar="NAME", help="Their sizes: half-double, wide, 0.5:4 ...; else constraint.")
 @click.option("--law", type=click.Choice(LAWS), help="How they scale; default: unchanged.")
 @click.option("--load", type=float, help="Squeeze or stretch the time between jobs to this load.")
 @click.option("--first", type=click.IntRange(1), metavar="N", help="The first N jobs only.")

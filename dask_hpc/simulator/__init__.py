@@ -103,8 +103,8 @@ def simulate(
     simulation after so many seconds. ``allotments`` records which nodes each job held, for pictures.
     ``progress`` is called now and then with the number of jobs submitted.
 
-    Any of a list of policies, ``seeds``, ``sweep``, ``malleable``, ``overlay``, ``client`` or ``store`` makes it a
-    study of many simulations, on the client's cluster if there is one: see ``study``. From a snapshot, what
+    Any of a list of policies, ``seeds``, ``sweep``, ``malleable``, ``overlay``, ``client`` or ``store`` makes
+    it a study of many simulations, on the client's cluster if there is one: see ``study``. From a snapshot, what
     it cannot say (how long jobs take) is drawn for each of 20 seeds, the same for all policies: what is
     predicted then comes with an interval.
     """

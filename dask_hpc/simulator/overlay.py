@@ -1,7 +1,7 @@
-"""What if a share of a workload's jobs could change size, or more of them came? For any workload: a trace too.
+"""What if a share of a workload's jobs could change size, or more of them came? For traces and all others.
 
-A trace says nothing of how jobs scale, nor which sizes they could use: an ``Overlay`` says it, the same for all
-policies that are compared.
+A trace says nothing of how jobs scale, nor which sizes they could use: an ``Overlay`` says it, the same for
+all policies that are compared.
 """
 
 import random
@@ -44,13 +44,13 @@ class Overlay:
     """A ``malleable`` share of the rigid jobs, which can have sizes by ``rule`` and scale by ``law``; time
     squeezed to a ``load``; the ``first`` so many jobs only.
 
-    Rules are those of ``malleable_overlay``; "wide" is from one to all nodes, under a constraint that each job
-    draws out of those that allow its size: any, even, power of two, square. Laws: unchanged (of a trace: linear, but
-    nobody says so), linear, power (``n ** x``), amdahl, io (computing scales, and the file system is at its end
-    on the nodes asked for), or mixed, a quarter of each. Users are taken to know what they ask for: exponents and serial shares are such that a job
-    uses 50 to 98 % of its nodes. Jobs of one user on as many nodes have the same law and constraint. If laws are
-    not ``declared`` policies do not know them, only what they measure; as limits then follow sizes as if all
-    scaled linearly, malleable jobs may overstay them.
+    Rules are those of ``malleable_overlay``; "wide" is from one to all nodes, under a constraint that each
+    job draws out of those that allow its size: any, even, power of two, square. Laws: unchanged (of a trace:
+    linear, but nobody says so), linear, power (``n ** x``), amdahl, io (computing scales, and the file system
+    is at its end on the nodes asked for), or mixed, a quarter of each. Users are taken to know what they ask
+    for: exponents and serial shares are such that a job uses 50 to 98 % of its nodes. Jobs of one user on as
+    many nodes have the same law and constraint. If laws are not ``declared`` policies do not know them, only
+    what they measure; as limits then follow sizes as if all scaled linearly, malleable jobs may overstay them.
 
     ``load`` is node-seconds of the jobs over those of the machine from the first to the last submission.
     """
@@ -66,7 +66,8 @@ class Overlay:
         insist(is_number(self.malleable, 0, 1), "malleable", self.malleable, "0 to 1")
         insist(self.law in LAWS, "law", self.law, ", ".join(LAWS))
         if self.load is not None:
-            insist(is_number(self.load, 0, 100) and self.load > 0, "load", self.load, "more than 0, at most 100")
+            fine = is_number(self.load, 0, 100) and self.load > 0
+            insist(fine, "load", self.load, "more than 0, at most 100")
         if self.first is not None:
             insist(type(self.first) is int and self.first >= 1, "first", self.first, "1 or more")
 
@@ -150,5 +151,6 @@ def squeezed(workload: Workload, load: float, nodes: int | None = None) -> Workl
 def _at(arrival: Arrival, time: float) -> Arrival:
     later = time - arrival.job.submitted
     job = arrival.job
-    times = {name: getattr(job, name) + later for name in ("deadline", "soft_deadline") if getattr(job, name) is not None}
+    dates = {"deadline": job.deadline, "soft_deadline": job.soft_deadline}
+    times: dict[str, float] = {name: date + later for name, date in dates.items() if date is not None}
     return replace(arrival, job=replace(job, submitted=time, **times), cancelled=arrival.cancelled + later)

@@ -36,7 +36,7 @@ REPORTED = 1_000_000
 
 
 def tuning_seeds(count: int) -> range:
-    """So many seeds to try things with: 0, 1, 2, ..., which are those of every study that says nothing else."""
+    """So many seeds to try things with: 0, 1, 2 ..., which are those of every study that says nothing else."""
     insist(type(count) is int and 1 <= count <= REPORTED, "seeds", count, f"1 to {REPORTED:,}")
     return range(count)
 
@@ -158,8 +158,8 @@ def study(
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Study:
-    """Run every policy (with every combination of ``sweep``'s parameters) for seeds 0 to ``seeds - 1``, or for
-    those that are given (see ``reporting_seeds``).
+    """Run every policy (with every combination of ``sweep``'s parameters) for seeds 0 to ``seeds - 1``, or
+    for those that are given (see ``reporting_seeds``).
 
     A built-in workload, the choice of malleable jobs and node failures depend on the seed. ``malleable`` is a
     share of the jobs, with any size that the machine allows; an ``overlay`` says more. With a Dask

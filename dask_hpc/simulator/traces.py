@@ -42,8 +42,8 @@ class TraceTable:
     rows: pd.DataFrame
 
     def against_best(self, policy: str) -> pd.DataFrame:
-        """For each cell how many per cent more ``policy`` has of each figure than the best of the others, which
-        is another one in each cell and for each figure."""
+        """For each cell how many per cent more ``policy`` has of each figure than the best of the others,
+        which is another one in each cell and for each figure."""
         rows = self.rows.set_index([*CELL, "policy"])[list(FIGURES)]
         ours = rows.xs(policy, level="policy")
         best = rows.drop(policy, level="policy").groupby(level=list(CELL), sort=False).min()
@@ -136,7 +136,7 @@ class TraceStudy:
         store: str | Path | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> TraceTable:
-        """Play them all; see ``study`` for ``client`` and ``store``. ``progress`` is told how many are done."""
+        """Play them all; ``client`` and ``store`` as in ``study``. ``progress`` is told how many are done."""
         rows, before = [], 0
         for name, path in self.traces.items():
             nodes = self._nodes(load_workload(path).nodes)

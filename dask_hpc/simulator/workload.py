@@ -199,9 +199,9 @@ def malleable_overlay(
 
     ``rule`` says between which sizes: a name out of ``RULES``, two factors of the start size (``(0.5,
     4)`` or ``"0.5:4"``), or any function. ``speedup`` holds for the chosen jobs (unchanged by default);
-    ``constraint`` too, for those whose start size it allows; either may be a function of the job. Start sizes,
-    runtimes and walltimes stay: a walltime is meant for the start size. ``nodes`` is the machine, if the
-    workload does not say.
+    ``constraint`` too, for those whose start size it allows; either may be a function of the job. Start
+    sizes, runtimes and walltimes stay: a walltime is meant for the start size. ``nodes`` is the machine, if
+    the workload does not say.
     """
     insist(is_number(share, 0, 1), "share", share, "0 to 1")
     insist(type(seed) is int, "seed", seed, "a whole number")

@@ -1,4 +1,4 @@
-"""The table for a folder of traces: every cell is the study that it says, and ratios are those of its rows."""
+"""The table for a folder of traces: every cell is the study that it says, ratios are those of its rows."""
 
 import gzip
 from math import inf

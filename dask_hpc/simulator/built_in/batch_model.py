@@ -4,9 +4,9 @@ U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers: modelin
 jobs", J. Parallel Distrib. Comput. 63 (2003) 1105-1122: what was fitted there to three machines' logs, of all
 jobs together, interactive ones included. Where we deviate:
 
-* its machine has 128 nodes. On another one the largest sizes follow the machine, as there, and the chance of a
-  short run time falls with the *share* of the machine that a job asks for, not with the number of nodes: with
-  thousands of them there would be no short jobs at all among the larger ones;
+* its machine has 128 nodes. On another one the largest sizes follow the machine, as there, and the chance of
+  a short run time falls with the *share* of the machine that a job asks for, not with the number of nodes:
+  with thousands of them there would be no short jobs at all among the larger ones;
 * its gaps are those between jobs; ours are those between sessions, in which jobs follow each other in ways of
   their own, so that jobs come in clusters (``sessions``). A gap has an end at some mean gaps;
 * it has a day but no week.
@@ -24,11 +24,11 @@ SERIAL, POWERS_OF_TWO = 0.244, 0.576
 #: binary logarithm of a parallel size: uniform between the least and a middle so far below the machine's,
 #: which most are, or between the middle and the machine's
 LEAST, MIDDLE_BELOW, MOST_ARE_BELOW = 0.8, 2.5, 0.86
-#: natural logarithm of a run time: one of two gamma distributions, (shape, scale); none is longer than so much
+#: natural logarithm of a run time: one of two gamma distributions, (shape, scale); none is longer than that
 SHORT, LONG, LONGEST_LOG = (4.2, 0.94), (312.0, 0.03), 12.0
 #: the chance of the short one: so much, less so much for each of 128 nodes
 SHORT_CHANCE, SHORT_LESS, THEIR_NODES = 0.78, 0.0054, 128
-#: natural logarithm of a gap: gamma distribution; the shape is that of rush hours times a correction to all hours
+#: natural logarithm of a gap: gamma distribution; the shape is that of rush hours, corrected to all hours
 GAP = (10.2303 * 1.0225, 0.4871)
 #: ours, of mean gaps: a silence that is longer would be as long as all of a short workload
 LONGEST_GAP = 60.0

@@ -1,16 +1,17 @@
 """What users say their jobs will take: round, few different values, and mostly far too much.
 
 D. Tsafrir, Y. Etsion and D. G. Feitelson, "Modeling user runtime estimates", JSSPP 2005, and the program that
-they published with it: twenty popular values are those of 89 % of the jobs, the first of them the longest that
-the site allows; how popular the others are falls exponentially; the other 11 % spread over many values. Estimates
+they published with it: twenty popular values are those of 89 % of the jobs, the longest that the site allows
+always among them; how popular they are falls exponentially; the other 11 % spread over many values. Estimates
 are given to jobs at random, but none less than the job takes. Where we deviate:
 
-* which values are popular, and in which order, the source leaves to the user of its model: see ``POPULAR``;
+* which values are popular, and in which order, the source recommends to take from a log of one's own: see
+  ``POPULAR``, where the longest is the first;
 * the unpopular ones are multiples of five minutes, and equally unpopular (there a power law of the rank);
 * an estimate is given to an application, not to a job: who sends a job again says the same of it;
 * of A. W. Mu'alem and D. G. Feitelson, "Utilization, predictability, workloads, and user runtime estimates in
-  scheduling the IBM SP2 with backfilling", IEEE TPDS 12 (2001), we take that many jobs end at their limit; how
-  many is ours. All that would take longer are of this kind: no job takes longer than is said.
+  scheduling the IBM SP2 with backfilling", IEEE TPDS 12 (2001), we take that many jobs end at their limit;
+  how many is ours. What they take is then what is said: nobody is killed, none takes longer than is said.
 """
 
 import numpy as np

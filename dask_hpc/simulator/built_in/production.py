@@ -1,4 +1,4 @@
-"""``builtin:production``: a workload that looks like a production machine's log, on any machine, at any load."""
+"""``builtin:production``: a workload that looks like a production machine's log, of any size, at any load."""
 
 from typing import Annotated
 
@@ -40,11 +40,11 @@ def production(
     """Jobs as in the logs of production machines: sizes, run times, users, days and weeks, wrong estimates.
 
     Sizes and run times follow the model of Lublin and Feitelson, arrivals its day and a week, users repeat
-    their jobs and say round times that are far too long: see ``batch_model``, ``sessions``, ``estimates``. The
-    jobs' node-seconds are ``load`` times those of the machine from the first to the last submission; a day
-    stays a day at any load. A ``malleable`` share of the jobs, drawn with ``choice``, can change size as
-    ``rule`` says (half-double, wide: 1 to all nodes under constraints that differ, ...) and scales by ``law``:
-    see ``Overlay``, which does the same to any trace. Time 0 is midnight before a Monday.
+    their jobs and say round times that are far too long: see ``batch_model``, ``sessions``, ``estimates``.
+    The jobs' node-seconds are ``load`` times those of the machine from the first to the last submission; a
+    day stays a day at any load. A ``malleable`` share of the jobs, drawn with ``choice``, can change size as
+    ``rule`` says (half-double, wide: 1 to all nodes under constraints that differ, ...) and scales by
+    ``law``: see ``Overlay``, which does the same to any trace. Time 0 is midnight before a Monday.
     """
     streams = [np.random.default_rng([seed, quantity]) for quantity in range(6)]
     sessions = draw_sessions(jobs, streams[0])
@@ -57,7 +57,8 @@ def production(
     span = float((sizes * runtimes).sum()) / (nodes * load)
     times = _times(sessions, runtimes, span, streams[5])
     order = np.argsort(times, kind="stable").tolist()
-    columns = [column.tolist() for column in (sizes, runtimes, estimates, times, sessions.user[sessions.of_job])]
+    users = sessions.user[sessions.of_job]
+    columns = [column.tolist() for column in (sizes, runtimes, estimates, times, users)]
     arrivals = []
     for number, at in enumerate(order, 1):
         size, runtime, estimate, time, user = (column[at] for column in columns)
@@ -68,8 +69,8 @@ def production(
 
 
 def _times(sessions: Sessions, runtimes: Numbers, span: float, rng: np.random.Generator) -> Numbers:
-    """When jobs are submitted, in ``span`` seconds. What would come after the end comes at the beginning, like
-    what is left of sessions that began before: so there is neither a slow start nor a long end."""
+    """When jobs are submitted, in ``span`` seconds. What would come after the end comes at the beginning,
+    like what is left of sessions that began before: so there is neither a slow start nor a long end."""
     calendar = Calendar()
     people = float(calendar.people(np.array([span]))[0])
     gaps = draw_gaps(sessions.count, rng)

@@ -2,9 +2,9 @@
 
 D. G. Feitelson, "Packing schemes for gang scheduling", JSSPP 1996: the same job is run n times with a
 probability of n ** -2.5. What a user does again after days is the locality of D. G. Feitelson, "Locality of
-sampling and diversity in parallel system workloads", ICS 2007. J. Zilber, O. Amit and D. Talby, "What is worth
-learning from parallel workloads?", ICS 2005: after twenty minutes without a job a user is elsewhere. The other
-figures are ours, made to look like the archive's logs, which have one to two users for the root of their jobs.
+sampling and diversity in parallel system workloads", ICS 2007. J. Zilber, O. Amit and D. Talby, "What is
+worth learning from parallel workloads?", ICS 2005: after twenty minutes without a job a user is elsewhere.
+The other figures are ours, made to look like the logs of the Parallel Workloads Archive.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ REPEATS, MOST_REPEATS = 2.5, 500
 USERS, SHARES_FALL = 1.5, 1.0
 #: ours: how often a session is about something that its user has done before
 HABIT = 0.5
-#: ours: jobs of a session that are sent together with the one before; a script sends one every so many seconds
+#: ours: jobs of a session that a script sends together with the one before, one every so many seconds
 TOGETHER, SCRIPT = 0.6, 5.0
 #: ours: a user waits for the last job, for so long at most, then thinks: lognormal, median and sigma
 PATIENCE, THINK, THINK_SIGMA, SESSION_ENDS = 7200.0, 180.0, 1.0, 1200.0
