@@ -29,11 +29,13 @@ class _Benchmarks(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A name that nobody has is complained of when it is run."""
-        return super().get_command(ctx, cmd_name) or _command(cmd_name)
+        return super().get_command(ctx, cmd_name) or click.Command(
+            cmd_name, params=_options(), callback=partial(_run, cmd_name), help=_HELP
+        )
 
 
-def _command(name: str) -> click.Command:
-    options = [
+def _options() -> list[click.Parameter]:
+    return [
         click.Option(
             ["--scale"],
             type=click.Choice(["small", "full"]),
@@ -45,7 +47,6 @@ def _command(name: str) -> click.Command:
             ["--out"], default="bench", show_default=True, metavar="FOLDER", help="Where the run notebooks go."
         ),
     ]
-    return click.Command(name, params=options, callback=partial(_run, name), help=_HELP)
 
 
 _HELP = """Run this benchmark. It is a notebook that ends in a table and a plot; the notebook as it ran, outputs and
@@ -57,9 +58,11 @@ Example:
 """
 
 
-@click.group(cls=_Benchmarks, invoke_without_command=True, subcommand_metavar="[NAME [OPTIONS]]")
+@click.group(
+    cls=_Benchmarks, invoke_without_command=True, subcommand_metavar="[NAME [OPTIONS]]", params=_options()
+)
 @click.pass_context
-def bench(ctx: click.Context) -> None:
+def bench(ctx: click.Context, scale: str, out: str) -> None:
     """Run the benchmark NAME, or all of them, or list what there is. Each is a notebook that ends in a table
     and a plot; the notebook as it ran, outputs and all, is kept in the folder --out. Only traces is none: it
     compares strategies on traces of yours.
@@ -74,6 +77,8 @@ def bench(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         rows = [(one, title(path)) for one, path in benchmarks().items()]
         print_table(("name", "what it measures"), [*rows, (traces.name, "your traces, under each strategy")])
+    else:  # options are the same before the name
+        ctx.default_map = {ctx.invoked_subcommand: {"scale": scale, "out": out}}
 
 
 bench.add_command(traces)
@@ -82,9 +87,8 @@ bench.add_command(traces)
 def _run(name: str, scale: str, out: str) -> None:
     found = benchmarks()
     if name != "all" and name not in found:
-        raise InputError(
-            "NAME", f"found {one_line(name)!r}{nearest(name, [*found, 'all'])}", ", ".join([*found, "all", "traces"])
-        )
+        names = [*found, "all", traces.name or ""]
+        raise InputError("NAME", f"found {one_line(name)!r}{nearest(name, names)}", ", ".join(names))
     for package in NEEDED:
         if find_spec(package) is None:
             raise InputError("bench", f"{package} is missing", "a clone with pip install -e '.[notebooks]'")

@@ -19,6 +19,7 @@ _ALIKE = 2.0
 _HEADS = {
     "mean_response": "response, mean",
     "mean_bounded_slowdown": "bounded slowdown, mean",
+    "mean_slowdown_as_asked": "on nodes asked for",
     "makespan": "all done after",
     "max_wait": "waiting, longest",
 }
@@ -60,6 +61,8 @@ def traces(
 
     Sizes are half to double of what was asked (half-double), or 1 to the whole machine under constraints
     (wide); other rules are those of simulate. Processors count as nodes. The best of each figure has a star.
+    Slowdown is response over run time, at least 10 s: that of the same run, and that on the nodes asked for,
+    which is the same under every strategy.
     A long trace can take some strategies many minutes: try --first 2000 first.
 
     \b
@@ -78,7 +81,7 @@ def traces(
         nodes=nodes,
         seeds=seeds,
     )
-    described = asked.describe()
+    described = asked.described
     if not as_json:
         for one in described:
             click.echo(f"{one['trace']}: {one['jobs']:,} jobs on {one['nodes']:,} nodes, load {one['load']:.2f}")

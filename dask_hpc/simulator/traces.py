@@ -5,7 +5,7 @@ would each strategy make of it?
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from dask_hpc.policy import Policy
 from dask_hpc.simulator.overlay import Law, Overlay, offered_load
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.study import study
+from dask_hpc.simulator.workload import Workload
 
 ENDINGS = (".swf", ".swf.gz")
 POLICIES = (
@@ -30,7 +31,7 @@ POLICIES = (
 )
 RULES, SHARES = ("half-double", "wide"), (0.0, 0.2, 0.5, 1.0)
 #: what the table is about; less is better of each
-FIGURES = ("mean_response", "mean_bounded_slowdown", "makespan", "max_wait")
+FIGURES = ("mean_response", "mean_bounded_slowdown", "mean_slowdown_as_asked", "makespan", "max_wait")
 #: what makes a cell of the table
 CELL = ("trace", "sizes", "malleable")
 
@@ -44,6 +45,8 @@ class TraceTable:
     def against_best(self, policy: str) -> pd.DataFrame:
         """For each cell how many per cent more ``policy`` has of each figure than the best of the others,
         which is another one in each cell and for each figure."""
+        names = set(self.rows["policy"])
+        insist(policy in names and len(names) > 1, "policy", policy, "one of the table, and others beside it")
         rows = self.rows.set_index([*CELL, "policy"])[list(FIGURES)]
         ours = rows.xs(policy, level="policy")
         best = rows.drop(policy, level="policy").groupby(level=list(CELL), sort=False).min()
@@ -79,6 +82,8 @@ class TraceStudy:
         for what in ("rules", "shares"):
             values = getattr(self, what)
             insist(len(set(values)) == len(values), what, list(values), "each once")
+        for rule in self.rules:  # complain before anything is read
+            replace(self._overlay(rule, 1.0), load=None).over(Workload("none", (), 1))
 
     @cached_property
     def traces(self) -> Mapping[str, Path]:
@@ -109,16 +114,16 @@ class TraceStudy:
         """How many simulations that is."""
         return len(self.traces) * len(self.policies) * sum(seeds for *_, seeds in self.cells)
 
-    def describe(self) -> list[dict[str, Any]]:
+    @cached_property
+    def described(self) -> list[dict[str, Any]]:
         """Each trace as it will be played; complains of what cannot be."""
         found = []
         for name, path in self.traces.items():
             workload = load_workload(path)
-            nodes = self._nodes(workload.nodes)
+            nodes = self.nodes if workload.nodes is None else workload.nodes
             if nodes is None:
                 raise InputError(name, "does not say how many nodes its machine has", "--nodes N")
-            for _, _, overlay, _ in self.cells:
-                played = overlay.over(workload, nodes=nodes)
+            played = self._overlay("", 0.0).over(workload, nodes=nodes)
             found.append(
                 {
                     "trace": name,
@@ -138,14 +143,13 @@ class TraceStudy:
     ) -> TraceTable:
         """Play them all; ``client`` and ``store`` as in ``study``. ``progress`` is told how many are done."""
         rows, before = [], 0
-        for name, path in self.traces.items():
-            nodes = self._nodes(load_workload(path).nodes)
+        for one in self.described:
             for rule, share, overlay, seeds in self.cells:
                 found = study(
-                    path,
+                    self.traces[one["trace"]],
                     self.policies,
                     seeds=seeds,
-                    nodes=nodes,
+                    nodes=one["nodes"],
                     overlay=overlay,
                     client=client,
                     store=store,
@@ -153,11 +157,9 @@ class TraceStudy:
                 )
                 before += len(found.runs)
                 for policy, row in found.summary.iterrows():
-                    rows.append({"trace": name, "sizes": rule, "malleable": share, "policy": policy, **row})
+                    cell = dict(zip(CELL, (one["trace"], rule, share), strict=True))
+                    rows.append(cell | {"policy": policy, **row})
         return TraceTable(pd.DataFrame(rows))
-
-    def _nodes(self, said: int | None) -> int | None:
-        return self.nodes if said is None else said
 
     def _overlay(self, rule: str, share: float) -> Overlay:
         if not share:

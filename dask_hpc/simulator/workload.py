@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from math import ceil, floor, inf, isfinite
+from math import ceil, floor, inf, isfinite, nan
 from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, insist, is_number, shown
@@ -126,6 +126,11 @@ class Arrival:
     def limit(self) -> float:
         """Seconds on its start nodes after which it is killed."""
         return inf if self.overstays else self.job.walltime
+
+    @property
+    def alone(self) -> float:
+        """Seconds on its start nodes with nothing in its way; nan if an application says what it does."""
+        return nan if self.application is not None else min(self.runtime, self.limit)
 
 
 @dataclass(frozen=True, slots=True)

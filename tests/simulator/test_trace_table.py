@@ -78,7 +78,7 @@ def test_finished_simulations_are_kept(folder, tmp_path, monkeypatch):
 
 
 def test_traces_are_described_as_they_are_played(folder):
-    one, other = asked(folder, "fcfs", load=0.6, first=20).describe()
+    one, other = asked(folder, "fcfs", load=0.6, first=20).described
     assert (one["trace"], one["jobs"], one["nodes"]) == ("a.swf.gz", 20, 32)
     assert other["load"] == pytest.approx(0.6)
     plain = squeezed(load_workload(folder / "b.swf"), 0.6)
@@ -92,14 +92,20 @@ def table(*rows):
 
 def test_against_the_best_of_the_others():
     found = table(
-        ("t", "wide", 1.0, "easy", 100.0, 2.0, 50.0, 0.0),
-        ("t", "wide", 1.0, "elastic", 90.0, 3.0, 50.0, 0.0),
-        ("t", "wide", 1.0, "egs", 120.0, 1.5, 40.0, 5.0),
-        ("s", "as asked", 0.0, "elastic", 10.0, 1.0, 5.0, 1.0),
-        ("s", "as asked", 0.0, "easy", 20.0, 1.0, 4.0, 0.0),
-    ).against_best("elastic")
-    assert found.loc[("t", "wide", 1.0)].tolist() == pytest.approx([-10.0, 100.0, 25.0, 0.0])
-    assert found.loc[("s", "as asked", 0.0)].tolist() == pytest.approx([-50.0, 0.0, 25.0, inf])
+        ("t", "wide", 1.0, "easy", 100.0, 2.0, 4.0, 50.0, 0.0),
+        ("t", "wide", 1.0, "elastic", 90.0, 3.0, 3.0, 50.0, 0.0),
+        ("t", "wide", 1.0, "egs", 120.0, 1.5, 5.0, 40.0, 5.0),
+        ("s", "as asked", 0.0, "elastic", 10.0, 1.0, 1.0, 5.0, 1.0),
+        ("s", "as asked", 0.0, "easy", 20.0, 1.0, 2.0, 4.0, 0.0),
+    )
+    for alone in (found, table(("t", "wide", 1.0, "elastic", 1.0, 1.0, 1.0, 1.0, 1.0))):
+        with pytest.raises(InputError, match="policy: found 'fcfs'"):
+            alone.against_best("fcfs")
+    with pytest.raises(InputError, match="others beside it"):
+        alone.against_best("elastic")
+    found = found.against_best("elastic")
+    assert found.loc[("t", "wide", 1.0)].tolist() == pytest.approx([-10.0, 100.0, -25.0, 25.0, 0.0])
+    assert found.loc[("s", "as asked", 0.0)].tolist() == pytest.approx([-50.0, 0.0, -50.0, 25.0, inf])
 
 
 @pytest.mark.parametrize(
@@ -109,6 +115,9 @@ def test_against_the_best_of_the_others():
         ({"shares": (0.5, 2.0)}, "shares: found .*; allowed: 0 to 1"),
         ({"shares": (0.5, 0.5)}, "shares: found .*; allowed: each once"),
         ({"rules": ()}, "rules: found"),
+        ({"rules": ("wise",)}, "rule: found 'wise'"),
+        ({"law": "cubic"}, "law: found 'cubic'"),
+        ({"load": -1.0}, "load: found -1.0"),
     ],
 )
 def test_bad_studies(folder, values, complaint):
@@ -118,14 +127,14 @@ def test_bad_studies(folder, values, complaint):
 
 def test_folders_without_traces(tmp_path):
     with pytest.raises(InputError, match="has no traces; allowed: .swf or .swf.gz"):
-        asked(tmp_path, "fcfs").describe()
+        asked(tmp_path, "fcfs").described
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        asked(tmp_path / "nowhere", "fcfs").describe()
+        asked(tmp_path / "nowhere", "fcfs").described
 
 
 def test_a_trace_that_does_not_say_its_nodes(tmp_path):
     (tmp_path / "c.swf").write_text(swf(header=False))
     with pytest.raises(InputError, match="c.swf: does not say how many nodes"):
-        asked(tmp_path, "fcfs").describe()
-    (described,) = asked(tmp_path, "fcfs", nodes=16).describe()
+        asked(tmp_path, "fcfs").described
+    (described,) = asked(tmp_path, "fcfs", nodes=16).described
     assert described["nodes"] == 16

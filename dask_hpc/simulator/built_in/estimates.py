@@ -47,7 +47,7 @@ def draw_values(count: int, jobs: int, rng: np.random.Generator) -> Numbers:
     spread = 1.0 + SPREAD[0] * values ** SPREAD[1]
     rank = rng.random(count)
     tail = MOST * (spread - 1.0) * rank / (spread - rank)
-    tail = np.minimum(np.ceil(tail / STEP) * STEP, MOST)
+    tail = np.clip(np.ceil(tail / STEP) * STEP, STEP, MOST)
     return np.where(which < len(POPULAR), np.array([*POPULAR, 0.0])[which] * _HOUR, tail)
 
 
