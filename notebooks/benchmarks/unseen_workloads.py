@@ -1,0 +1,157 @@
+"""``elastic`` against each other policy on workloads that nothing was tuned on, losses first.
+
+``python unseen_workloads.py --scale small`` prints the table of a few cells. A cell is a machine, a load, a
+share of malleable jobs, a rule for their sizes and a law of how they scale.
+"""
+
+import argparse
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from dask_hpc.policy import Policy
+from dask_hpc.simulator.comparison import mean_and_half_width
+from dask_hpc.simulator.study import reporting_seeds, study, tuning_seeds
+
+OTHERS = (
+    "easy-backfill",
+    "easy-sjbf",
+    "conservative-backfill",
+    "fpsma-pwma",
+    "egs-pwma",
+    "malleable-easy",
+)
+#: less is better of each, and none may be more than so many per cent worse than the best other's
+FIGURES = ("mean_response", "mean_bounded_slowdown", "makespan")
+WORSE = 2.0
+#: the longest wait is at most so many times that of EASY
+LONGEST = 1.5
+
+
+class Cell(NamedTuple):
+    """One kind of workload."""
+
+    nodes: int
+    load: float
+    malleable: float
+    rule: str
+    law: str
+
+    def workload(self, jobs: int) -> str:
+        """As ``study`` takes it."""
+        values = "&".join(f"{key}={value}" for key, value in self._asdict().items())
+        return f"builtin:production?jobs={jobs}&{values}"
+
+
+def cells(
+    nodes: Sequence[int] = (100, 256, 1024),
+    loads: Sequence[float] = (0.5, 0.7, 0.9, 1.2),
+    shares: Sequence[float] = (0.0, 0.2, 0.5, 1.0),
+    rules: Sequence[str] = ("half-double", "wide"),
+    laws: Sequence[str] = ("linear", "power", "mixed"),
+) -> list[Cell]:
+    """All of them: where no job is malleable, rules and laws make no difference."""
+    found = [Cell(*values) for values in itertools.product(nodes, loads, shares, rules, laws)]
+    return [cell for cell in found if cell.malleable or (cell.rule, cell.law) == (rules[0], laws[0])]
+
+
+SMALL = cells(nodes=(100,), loads=(0.7, 1.2), shares=(0.0, 1.0), rules=("wide",), laws=("linear",))
+
+
+def compare(
+    chosen: Sequence[Cell],
+    *,
+    ours: str | Policy = "elastic",
+    others: Sequence[str] = OTHERS,
+    jobs: int = 2000,
+    seeds: int = 10,
+    tuning: bool = False,
+    client: Any = None,
+    store: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> pd.DataFrame:
+    """A row for each cell. ``FIGURE`` is by how many per cent ``ours`` has more of it than the best of the
+    others, which is another one in each cell and for each figure and chosen after the fact; ``FIGURE half``
+    is half of its 95 % interval, paired by seed. ``longest`` is the longest wait in multiples of EASY's.
+
+    Seeds are the reporting half, unless it is for ``tuning``.
+    """
+    drawn = list((tuning_seeds if tuning else reporting_seeds)(seeds))
+    policy, rows = Policy.load(ours), []
+    for number, cell in enumerate(chosen, 1):
+        found = study(cell.workload(jobs), [*others, policy], seeds=drawn, client=client, store=store)
+        rows.append(cell._asdict() | _against(found.runs, policy.name, others))
+        if progress is not None:
+            progress(number)
+    return pd.DataFrame(rows)
+
+
+def _against(runs: pd.DataFrame, ours: str, others: Sequence[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for figure in FIGURES:
+        table = runs.pivot(index="seed", columns="policy", values=figure)
+        means = table[list(others)].mean()
+        rival = means.idxmin()
+        more = 100.0 * (table[ours] - table[rival]).to_numpy() / means[rival]
+        mean, half = mean_and_half_width(more)
+        row |= {figure: mean, f"{figure} half": half if half == half else 0.0, f"{figure} rival": rival}
+    waits = runs.groupby("policy")["max_wait"].mean()
+    theirs = waits["easy-backfill"]
+    alone = 1.0 if waits[ours] == 0 else float("inf")
+    row["longest"] = waits[ours] / theirs if theirs else alone
+    return row
+
+
+def losses(rows: pd.DataFrame) -> pd.DataFrame:
+    """The cells in which something is worse than it may be, the worst first."""
+    over = pd.concat([rows[figure] / WORSE for figure in FIGURES] + [rows["longest"] / LONGEST], axis=1)
+    worst = over.max(axis=1)
+    return rows[worst > 1.0].loc[worst[worst > 1.0].sort_values(ascending=False).index]
+
+
+def totals(rows: pd.DataFrame) -> pd.DataFrame:
+    """For each figure: in how many cells it is worse than it may be, the worst of them, and in what share of
+    the cells with malleable jobs it is better."""
+    malleable, found = rows[rows["malleable"] > 0], []
+    for figure in FIGURES:
+        found.append(
+            {
+                "figure": figure,
+                "cells": len(rows),
+                "worse": int((rows[figure] > WORSE).sum()),
+                "worst": rows[figure].max(),
+                "better": (malleable[figure] < 0).mean(),
+            }
+        )
+    longest = rows["longest"]
+    found.append(
+        {"figure": "longest", "cells": len(rows), "worse": int((longest > LONGEST).sum()), "worst": longest.max()}
+    )
+    return pd.DataFrame(found).set_index("figure")
+
+
+def main() -> None:
+    """Print the totals and the losses."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", choices=("small", "full"), default="small")
+    parser.add_argument("--policy", default="elastic", help="name or file of what is compared with the others")
+    parser.add_argument("--tuning", action="store_true", help="the seeds to try things with")
+    parser.add_argument("--store", help="a file that finished simulations are added to")
+    given = parser.parse_args()
+    small = given.scale == "small"
+    rows = compare(
+        SMALL if small else cells(),
+        ours=given.policy,
+        jobs=300 if small else 2000,
+        seeds=2 if small else 10,
+        tuning=given.tuning,
+        store=given.store,
+    )
+    print(totals(rows).round(2).to_string())
+    print(losses(rows).round(2).to_string())
+
+
+if __name__ == "__main__":
+    main()
