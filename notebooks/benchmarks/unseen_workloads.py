@@ -6,28 +6,25 @@ share of malleable jobs, a rule for their sizes and a law of how they scale.
 
 import argparse
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.comparison import mean_and_half_width
-from dask_hpc.simulator.study import reporting_seeds, study, tuning_seeds
+from dask_hpc.simulator.study import Trial, reporting_seeds, tuning_seeds
 
-OTHERS = (
-    "easy-backfill",
-    "easy-sjbf",
-    "conservative-backfill",
-    "fpsma-pwma",
-    "egs-pwma",
-    "malleable-easy",
-)
+#: they start every job on the nodes that it asks for: rules, laws and shares make no difference to them
+PLAIN = ("easy-backfill", "easy-sjbf", "conservative-backfill")
+RESIZING = ("fpsma-pwma", "egs-pwma", "malleable-easy")
 #: less is better of each, and none may be more than so many per cent worse than the best other's
 FIGURES = ("mean_response", "mean_bounded_slowdown", "makespan")
 WORSE = 2.0
 #: the longest wait is at most so many times that of EASY
 LONGEST = 1.5
+OURS = "elastic"
 
 
 class Cell(NamedTuple):
@@ -39,18 +36,23 @@ class Cell(NamedTuple):
     rule: str
     law: str
 
+    @property
+    def plain(self) -> "Cell":
+        """The same jobs, none of them malleable."""
+        return self._replace(malleable=0.0, rule="half-double", law="linear")
+
     def workload(self, jobs: int) -> str:
-        """As ``study`` takes it."""
+        """As ``Trial`` takes it."""
         values = "&".join(f"{key}={value}" for key, value in self._asdict().items())
         return f"builtin:production?jobs={jobs}&{values}"
 
 
 def cells(
-    nodes: Sequence[int] = (100, 256, 1024),
+    nodes: Sequence[int] = (100, 320, 1000, 10_000),
     loads: Sequence[float] = (0.5, 0.7, 0.9, 1.2),
     shares: Sequence[float] = (0.0, 0.2, 0.5, 1.0),
     rules: Sequence[str] = ("half-double", "wide"),
-    laws: Sequence[str] = ("linear", "power", "mixed"),
+    laws: Sequence[str] = ("linear", "mixed"),
 ) -> list[Cell]:
     """All of them: where no job is malleable, rules and laws make no difference."""
     found = [Cell(*values) for values in itertools.product(nodes, loads, shares, rules, laws)]
@@ -59,18 +61,19 @@ def cells(
 
 SMALL = cells(nodes=(100,), loads=(0.7, 1.2), shares=(0.0, 1.0), rules=("wide",), laws=("linear",))
 
+#: of one simulation: what was played, under which policy, with which seed
+Key = tuple[Cell, str, int]
+
 
 def compare(
     chosen: Sequence[Cell],
     *,
-    ours: str | Policy = "elastic",
-    others: Sequence[str] = OTHERS,
-    jobs: int = 2000,
+    ours: str | Policy = OURS,
+    jobs: int = 400,
     seeds: int = 10,
     tuning: bool = False,
-    client: Any = None,
-    store: str | None = None,
-    progress: Callable[[int], None] | None = None,
+    processes: int = 1,
+    progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
     """A row for each cell. ``FIGURE`` is by how many per cent ``ours`` has more of it than the best of the
     others, which is another one in each cell and for each figure and chosen after the fact; ``FIGURE half``
@@ -79,28 +82,52 @@ def compare(
     Seeds are the reporting half, unless it is for ``tuning``.
     """
     drawn = list((tuning_seeds if tuning else reporting_seeds)(seeds))
-    policy, rows = Policy.load(ours), []
-    for number, cell in enumerate(chosen, 1):
-        found = study(cell.workload(jobs), [*others, policy], seeds=drawn, client=client, store=store)
-        rows.append(cell._asdict() | _against(found.runs, policy.name, others))
+    policies = {name: Policy.load(name) for name in (*PLAIN, *RESIZING)} | {OURS: Policy.load(ours)}
+    keys: dict[Key, None] = {}
+    for cell, seed in itertools.product(chosen, drawn):
+        keys |= dict.fromkeys((_played(cell, name), name, seed) for name in policies)
+    trials = [Trial(cell.workload(jobs), policies[name], seed) for cell, name, seed in keys]
+    found: dict[Key, dict[str, float]] = {}
+    for key, figures in zip(keys, _run(trials, processes), strict=True):
+        found[key] = figures
         if progress is not None:
-            progress(number)
-    return pd.DataFrame(rows)
+            progress(len(found), len(trials))
+    return pd.DataFrame([cell._asdict() | _against(cell, found, policies, drawn) for cell in chosen])
 
 
-def _against(runs: pd.DataFrame, ours: str, others: Sequence[str]) -> dict[str, Any]:
+def _played(cell: Cell, policy: str) -> Cell:
+    return cell.plain if policy in PLAIN else cell
+
+
+def _run(trials: Iterable[Trial], processes: int) -> Iterator[dict[str, float]]:
+    if processes == 1:
+        yield from map(Trial.run, trials)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(Trial.run, trials, chunksize=8)
+
+
+def _against(
+    cell: Cell, found: dict[Key, dict[str, float]], policies: Iterable[str], seeds: Sequence[int]
+) -> dict[str, Any]:
+    runs = pd.DataFrame(
+        [
+            {"seed": seed, "policy": name} | found[_played(cell, name), name, seed]
+            for name, seed in itertools.product(policies, seeds)
+        ]
+    )
     row: dict[str, Any] = {}
     for figure in FIGURES:
         table = runs.pivot(index="seed", columns="policy", values=figure)
-        means = table[list(others)].mean()
+        means = table.drop(columns=OURS).mean()
         rival = means.idxmin()
-        more = 100.0 * (table[ours] - table[rival]).to_numpy() / means[rival]
+        more = 100.0 * (table[OURS] - table[rival]).to_numpy() / means[rival]
         mean, half = mean_and_half_width(more)
         row |= {figure: mean, f"{figure} half": half if half == half else 0.0, f"{figure} rival": rival}
     waits = runs.groupby("policy")["max_wait"].mean()
     theirs = waits["easy-backfill"]
-    alone = 1.0 if waits[ours] == 0 else float("inf")
-    row["longest"] = waits[ours] / theirs if theirs else alone
+    alone = 1.0 if waits[OURS] == 0 else float("inf")
+    row["longest"] = waits[OURS] / theirs if theirs else alone
     return row
 
 
@@ -112,8 +139,8 @@ def losses(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def totals(rows: pd.DataFrame) -> pd.DataFrame:
-    """For each figure: in how many cells it is worse than it may be, the worst of them, and in what share of
-    the cells with malleable jobs it is better."""
+    """For each figure: in how many cells it is worse than it may be (and in how many of them surely, all of the
+    interval), the worst of them, and in what share of the cells with malleable jobs it is better."""
     malleable, found = rows[rows["malleable"] > 0], []
     for figure in FIGURES:
         found.append(
@@ -121,13 +148,21 @@ def totals(rows: pd.DataFrame) -> pd.DataFrame:
                 "figure": figure,
                 "cells": len(rows),
                 "worse": int((rows[figure] > WORSE).sum()),
+                "surely": int((rows[figure] - rows[f"{figure} half"] > WORSE).sum()),
                 "worst": rows[figure].max(),
+                "median": rows[figure].median(),
                 "better": (malleable[figure] < 0).mean(),
             }
         )
     longest = rows["longest"]
     found.append(
-        {"figure": "longest", "cells": len(rows), "worse": int((longest > LONGEST).sum()), "worst": longest.max()}
+        {
+            "figure": "longest",
+            "cells": len(rows),
+            "worse": int((longest > LONGEST).sum()),
+            "worst": longest.max(),
+            "median": longest.median(),
+        }
     )
     return pd.DataFrame(found).set_index("figure")
 
@@ -138,16 +173,16 @@ def main() -> None:
     parser.add_argument("--scale", choices=("small", "full"), default="small")
     parser.add_argument("--policy", default="elastic", help="name or file of what is compared with the others")
     parser.add_argument("--tuning", action="store_true", help="the seeds to try things with")
-    parser.add_argument("--store", help="a file that finished simulations are added to")
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     small = given.scale == "small"
     rows = compare(
         SMALL if small else cells(),
         ours=given.policy,
-        jobs=300 if small else 2000,
+        jobs=300 if small else 400,
         seeds=2 if small else 10,
         tuning=given.tuning,
-        store=given.store,
+        processes=given.processes,
     )
     print(totals(rows).round(2).to_string())
     print(losses(rows).round(2).to_string())
