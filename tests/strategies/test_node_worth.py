@@ -50,7 +50,9 @@ def some_machine(draw):
             if draw.random() < 0.6:
                 indices.finish_resize(name)
     for number in range(draw.choice([0, 1, 5, 30, 200])):
-        indices.waiting.add(some_job(draw, f"w{number}", submitted=indices.now - draw.choice([0.0, 1.0, 900.0])))
+        indices.waiting.add(
+            some_job(draw, f"w{number}", submitted=indices.now - draw.choice([0.0, 1.0, 900.0]))
+        )
     for name in draw.sample(sorted(indices.running), len(indices.running) // 6):
         indices.resting[name] = 0.0
     indices.now += draw.choice([0.0, 10.0, 60.0])
@@ -147,7 +149,9 @@ def of_running(indices, draw):
 def legal_beside(job, size):
     """The next legal sizes below and above, or None."""
     legal = [n for n in range(job.min_nodes, job.max_nodes + 1) if is_legal(job.constraint, n)]
-    return max((n for n in legal if n < size), default=None), min((n for n in legal if n > size), default=None)
+    return max((n for n in legal if n < size), default=None), min(
+        (n for n in legal if n > size), default=None
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -185,7 +189,10 @@ def test_growth_against_looking_at_all(seed):
     values, value = of_running(indices, draw)
     idle = draw.choice([0, 3, 25])
     growth = Growth(idle, list(indices.resizable.takers.values()), {}, value)
-    sizes = {r.job.id: (r.order, len(r.nodes), r.job) for r in (one.running for one in indices.resizable.takers.values())}
+    sizes = {
+        r.job.id: (r.order, len(r.nodes), r.job)
+        for r in (one.running for one in indices.resizable.takers.values())
+    }
     targets = {}
     for number, above in enumerate([draw.choice([0.3, 0.9]), draw.choice([0.1, 0.6]), -inf]):
         growth.spread(above)

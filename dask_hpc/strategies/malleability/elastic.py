@@ -29,7 +29,6 @@ from dask_hpc.strategies.queue.moldable import smallest_size
 from dask_hpc.strategies.queue.profile import shadow_time
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
 
-
 #: times a worth: more, whatever rounding has done to either
 _SURELY = 1.000001
 
