@@ -200,7 +200,7 @@ class Sharing:
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
-        #: of the longest-waiting job that cannot start now: the fewest nodes it needs, and those it could have
+        #: of the longest-waiting job that cannot start now: the fewest nodes it needs, and what it could have
         self._reserved: tuple[int, int] | None = None
         #: until when, and for how many nodes, others may use what that job will need; None: not known yet
         self._window: float | None = inf
@@ -256,7 +256,7 @@ class Sharing:
             self._serve_the_rest(last)
 
     def _is_last_hope(self, job: Job, weight: float) -> bool:
-        """Whether nobody behind this job could start or have nodes given, if the jobs are in order of worth."""
+        """Whether nobody behind this job could start or be given nodes, if the jobs are in order of worth."""
         if self.growth.idle or self._snapshot.waiting.ahead_of(job.id):
             return False
         return self.room.least > _SURELY * weight / self._wish.hysteresis

@@ -85,7 +85,7 @@ def weight_of(work: float, bias: float) -> float:
 
 
 class _FirstStep(NamedTuple):
-    """What is known of a job's first step up or down while its size stays: all but how much the job counts."""
+    """What is known of a job's first step up or down while its size stays: all but how much it counts."""
 
     mtct: float | None
     curve: Speedup
