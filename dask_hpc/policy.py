@@ -313,7 +313,9 @@ class Policy:
             changed = powered._asdict()
             starts, resizes = changed.pop("starts"), changed.pop("resizes")
             changed["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
-        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
+        plan = None
+        if starts or resizes or changed:
+            plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
         if not plan and self.lending is not None and snapshot.borrowers:
             loans = self.lending.last(snapshot)
             if any(loans):
