@@ -219,6 +219,8 @@ class Room:
     def __init__(self, givers: Scopes, mtct: Mapping[str, float], scales: Scales) -> None:
         self._givers, self._mtct, self._scales = givers, mtct, scales
         self._heap: list[_Shrink] | None = None
+        #: nobody's first node is worth less than this
+        self._floor = -inf
         #: how many nodes that is, if value is no matter
         self.total = sum([scope.nodes for scope in givers])
 
@@ -254,6 +256,12 @@ class Room:
 
     def _first(self, below: float) -> _Shrink | None:
         """The least valuable step, if it is worth less than this."""
+        if self._heap is None:
+            if below <= self._floor:
+                return None
+            if are_dearer(self._givers, self._mtct, self._scales, below):
+                self._floor = below
+                return None
         heap = self._offers()
         while heap and heap[0][0] < below:
             first = heap[0]
