@@ -254,9 +254,10 @@ class Sharing:
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
                 continue
-            weight = 0.0
+            weight = work = 0.0
             if job.kind != "rigid" or room.total or growth.is_wanted:
-                weight = scales.weight(job, wish.work(job))
+                work = wish.work(job)
+                weight = scales.weight(job, work)
             growth.spread(above=inf if job is late else weight)
             if only_starts and not growth.idle:
                 return
@@ -265,7 +266,7 @@ class Sharing:
                     self.starts[job.id] = least
                     growth.idle -= least
                     if job.kind != "rigid":
-                        growth.join(job, least, Value(scaling(job), weight, scales.drag(wish.work(job))))
+                        growth.join(job, least, Value(scaling(job), weight, scales.drag(work)))
                 elif least <= growth.idle + coming:
                     coming -= least - growth.idle
                     growth.idle = 0

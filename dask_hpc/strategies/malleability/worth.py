@@ -113,12 +113,14 @@ class Scales(NamedTuple):
         share = self.held[job.user] / (job.priority if job.priority > 0 else 1.0)
         return younger + self.fairness * share
 
-    def value(self, running: Running, curve: Speedup, factor: float) -> Value:
-        """What nodes are worth to a job that runs, scales so and is so many times faster than on one node."""
-        work = (running.expected_end - self.now) * factor
+    def value(self, running: Running, curve: Speedup, factor: float, now: float) -> Value:
+        """What nodes are worth at a time to a job that runs, scales so and is so many times faster than on
+        one node."""
+        work = (running.expected_end - now) * factor
         if work == inf and not self.is_full:
             return Value(curve, 1.0)
-        return Value(curve, self.weight(running.job, work), self.drag(work))
+        weight = weight_of(self.effective(running.job, work, now), self.bias)
+        return Value(curve, weight, self.drag(work) if self.hold else 0.0)
 
     def drag(self, work: float) -> float:
         """See ``Value``."""
@@ -166,9 +168,9 @@ class _FirstStep:
             found = scope.known = cls(scope, measured, is_down)
         return cast(_FirstStep, found)
 
-    def weigh(self, running: Running, scales: Scales) -> tuple[float, Value]:
-        """What each of its nodes is worth now."""
-        value = scales.value(running, self.curve, self.factor)
+    def weigh(self, running: Running, scales: Scales, now: float) -> tuple[float, Value]:
+        """What each of its nodes is worth at a time."""
+        value = scales.value(running, self.curve, self.factor, now)
         if value.drag:
             size = len(running.nodes)
             return value.between(*sorted((size, self.size))), value
@@ -184,7 +186,7 @@ class _FirstStep:
         left = running.expected_end - scales.now
         if scales.law is not None and left < inf:
             until = scales.now + left / 8
-            worth, _ = self.weigh(running, scales._replace(now=until))
+            worth, _ = self.weigh(running, scales, until)
             self.high = (scales.law, until, worth * SURELY)
 
 
@@ -206,7 +208,7 @@ def are_dearer(
             step = _FirstStep.of(scope, mtct, is_down=True)
         known, since, worth = step.low
         if worth < than or since > now or known != law:
-            worth, _ = step.weigh(scope.running, scales)
+            worth, _ = step.weigh(scope.running, scales, now)
             step.remember_least(worth, scales)
             if worth < than:
                 return False
@@ -269,7 +271,7 @@ class Room:
                 return first
             scope = cast("Scope[Running]", first[4])
             running, step = scope.running, cast(_FirstStep, scope.known)
-            worth, value = step.weigh(running, self._scales)
+            worth, value = step.weigh(running, self._scales, self._scales.now)
             step.remember_least(worth, self._scales)
             heapreplace(heap, (worth, first[1], step.size, step.nodes, running.job, value))
         return None
@@ -360,7 +362,7 @@ class Growth:
     def _weighed(self, scope: Scope[Running]) -> _Growth | None:
         """The first step of a job that runs."""
         running, step, scales = scope.running, cast(_FirstStep, scope.known), self._scales
-        worth, value = step.weigh(running, scales)
+        worth, value = step.weigh(running, scales, scales.now)
         if scales.now > step.high[1] or scales.law != step.high[0]:
             step.remember_most(running, scales)
         after = value.speed(step.size) if value.drag else step.after
@@ -391,6 +393,8 @@ class Growth:
         if not (-step[0] > above and step[:2] < rival):
             return first - 1, step
         low, high = first, min(job.max_nodes, first - 1 + self.idle)  # it reaches the former
+        if low < high and is_its_turn(high):
+            low = high
         ahead = 1
         while low + ahead <= high and is_its_turn(low + ahead):
             low += ahead
