@@ -297,10 +297,11 @@ class Sharing:
         depth, count = wish.depth, len(waiting)
         if wish.fairness:
             effective = self.scales.effective
-            turn = sorted(waiting, key=lambda job: effective(job, wish.work(job), 0.0))
+            turn: Iterable[Job] = sorted(waiting, key=lambda job: effective(job, wish.work(job), 0.0))
             if late is not None:
                 turn = [late, *(job for job in turn if job is not late)]
-            return turn[:depth], turn[min(depth, count) - 1]
+            turn = list(turn)[:depth]
+            return turn, turn[-1]
         if count <= depth:
             last = waiting.at(count - 1)
         elif late is None:

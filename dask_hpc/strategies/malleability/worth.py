@@ -116,7 +116,7 @@ class Scales(NamedTuple):
     def value(self, running: Running, curve: Speedup, factor: float, now: float) -> Value:
         """What nodes are worth at a time to a job that runs, scales so and is so many times faster than on
         one node."""
-        work = (running.expected_end - now) * factor
+        work = (running.expected_end - now) * factor if running.expected_end > now else 0.0
         if work == inf and not self.is_full:
             return Value(curve, 1.0)
         weight = weight_of(self.effective(running.job, work, now), self.bias)
@@ -176,14 +176,14 @@ class _FirstStep:
             return value.between(*sorted((size, self.size))), value
         return self.gain * value.weight, value
 
-    def remember_least(self, worth: float, scales: Scales) -> None:
+    def remember_least(self, running: Running, worth: float, scales: Scales) -> None:
         """For later decisions."""
-        if scales.law is not None:
+        if scales.law is not None and running.expected_end < inf:
             self.low = (scales.law, scales.now, worth / SURELY)
 
     def remember_most(self, running: Running, scales: Scales) -> None:
         """For the next decisions, until it has an eighth less to do."""
-        left = running.expected_end - scales.now
+        left = max(0.0, running.expected_end - scales.now)
         if scales.law is not None and left < inf:
             until = scales.now + left / 8
             worth, _ = self.weigh(running, scales, until)
@@ -208,8 +208,9 @@ def are_dearer(
             step = _FirstStep.of(scope, mtct, is_down=True)
         known, since, worth = step.low
         if worth < than or since > now or known != law:
-            worth, _ = step.weigh(scope.running, scales, now)
-            step.remember_least(worth, scales)
+            running = scope.running
+            worth, _ = step.weigh(running, scales, now)
+            step.remember_least(running, worth, scales)
             if worth < than:
                 return False
     return True
@@ -272,7 +273,7 @@ class Room:
             scope = cast("Scope[Running]", first[4])
             running, step = scope.running, cast(_FirstStep, scope.known)
             worth, value = step.weigh(running, self._scales, self._scales.now)
-            step.remember_least(worth, self._scales)
+            step.remember_least(running, worth, self._scales)
             heapreplace(heap, (worth, first[1], step.size, step.nodes, running.job, value))
         return None
 
