@@ -50,7 +50,7 @@ class Overlay:
     is at its end on the nodes asked for), or mixed, a quarter of each. Users are taken to know what they ask
     for: exponents and serial shares are such that a job uses 50 to 98 % of its nodes. Jobs of one user on as
     many nodes have the same law and constraint. If laws are not ``declared`` policies do not know them, only
-    what they measure; as limits then follow sizes as if all scaled linearly, malleable jobs may overstay them.
+    what they measure; as limits then follow sizes as if all scaled linearly, those jobs may overstay them.
 
     ``load`` is node-seconds of the jobs over those of the machine from the first to the last submission.
     """

@@ -33,7 +33,9 @@ def bench(*args, code=0):
 
 
 def test_the_table(folder):
-    lines = bench(folder, "--shares", "0,0.5", "--first", 25, "--policy", "easy-backfill", "--policy", "elastic")
+    lines = bench(
+        folder, "--shares", "0,0.5", "--first", 25, "--policy", "easy-backfill", "--policy", "elastic"
+    )
     lines = lines.splitlines()
     assert lines[0].startswith("busy.swf: 25 jobs on 16 nodes, load ")
     head = next(at for at, line in enumerate(lines) if line.startswith("trace "))
