@@ -19,7 +19,7 @@ _ALIKE = 2.0
 _HEADS = {
     "mean_response": "response, mean",
     "mean_bounded_slowdown": "bounded slowdown, mean",
-    "mean_slowdown_as_asked": "on nodes asked for",
+    "mean_slowdown_as_asked": "slowdown as asked, mean",
     "makespan": "all done after",
     "max_wait": "waiting, longest",
 }
