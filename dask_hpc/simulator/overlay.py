@@ -149,8 +149,7 @@ def squeezed(workload: Workload, load: float, nodes: int | None = None) -> Workl
 
 
 def _at(arrival: Arrival, time: float) -> Arrival:
-    later = time - arrival.job.submitted
-    job = arrival.job
-    dates = {"deadline": job.deadline, "soft_deadline": job.soft_deadline}
-    times: dict[str, float] = {name: date + later for name, date in dates.items() if date is not None}
-    return replace(arrival, job=replace(job, submitted=time, **times), cancelled=arrival.cancelled + later)
+    job, later = arrival.job, time - arrival.job.submitted
+    dates = [None if date is None else date + later for date in (job.soft_deadline, job.deadline)]
+    job = replace(job, submitted=time, soft_deadline=dates[0], deadline=dates[1])
+    return replace(arrival, job=job, cancelled=arrival.cancelled + later)

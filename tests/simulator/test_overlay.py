@@ -49,7 +49,8 @@ def test_wide_is_from_one_to_all_under_constraints_that_differ():
     assert all(is_legal(job.constraint, job.nodes) for job in jobs)
     assert {job.constraint for job in jobs if job.nodes == 64} == {"any", "even", "pof2", "square"}
     assert {job.constraint for job in jobs if job.nodes == 7} == {"any"}
-    assert {job.constraint for job in jobs if job.nodes == 9} <= {"any", "square"}
+    nine = Counter(job.constraint for job in jobs if job.nodes == 9)
+    assert set(nine) == {"any", "square"} and min(nine.values()) > 0.35 * nine.total()  # a coin
     most = {job.constraint: job.max_nodes for job in jobs}
     assert most == {"any": 64, "even": 64, "pof2": 64, "square": 64}
     least = {job.constraint: job.min_nodes for job in jobs}
@@ -84,6 +85,8 @@ def test_users_know_what_they_ask_for(law, kind):
             assert twice == pytest.approx(1 / (reads + (1 - reads) / 2))
         else:
             assert EFFICIENCY[0] <= efficiency <= EFFICIENCY[1]
+            step = (efficiency - EFFICIENCY[0]) / (EFFICIENCY[1] - EFFICIENCY[0]) * 32 - 0.5
+            assert step == pytest.approx(round(step), abs=1e-6)
         seen.add(round(efficiency, 6))
     assert law in ("linear", "io") or len(seen) > 10
 

@@ -222,6 +222,11 @@ class TestWorkload:
         assert offered_load(workload) == pytest.approx(load, rel=0.02)
         assert workload.nodes == nodes and len(workload) == 2000
 
+    def test_the_load_is_that_of_short_ones_too(self):
+        """Whatever the last gap would have been: a machine is not idle at the end of a workload."""
+        found = [offered_load(built_in("production", jobs=60, nodes=64, seed=seed)) for seed in range(20)]
+        assert min(found) > 0.899 and fmean(found) < 0.91
+
     def test_days_and_weeks(self, large):
         hours = np.bincount((large.times % _DAY // 3600).astype(int), minlength=24)
         assert hours[12:16].mean() > 3 * hours[3:6].mean()

@@ -83,3 +83,6 @@ def test_slowdown_as_asked_is_over_the_same_time_whatever_a_job_held():
     slow = simulate([Arrival(m, 100.0), Arrival(other, 200.0)], nodes=4, policy="egs-pwma").metrics
     assert slow["mean_response"] == 200.0 and slow["mean_bounded_slowdown"] == 1.0
     assert slow["mean_slowdown_as_asked"] == pytest.approx((2 + 1) / 2)
+    killed = Arrival(Job(id="killed", nodes=8, walltime=60.0), 500.0)  # which never takes 500 s
+    late = simulate([Arrival(first, 30.0), killed], nodes=8, policy="fcfs").metrics
+    assert late["mean_slowdown_as_asked"] == late["mean_bounded_slowdown"] == (1 + 90 / 60) / 2
