@@ -44,13 +44,17 @@ def _options() -> list[click.Parameter]:
             help="small: seconds each, to see that it works; full: what our figures were made with.",
         ),
         click.Option(
-            ["--out"], default="bench", show_default=True, metavar="FOLDER", help="Where the run notebooks go."
+            ["--out"],
+            default="bench",
+            show_default=True,
+            metavar="FOLDER",
+            help="Where the run notebooks go.",
         ),
     ]
 
 
-_HELP = """Run this benchmark. It is a notebook that ends in a table and a plot; the notebook as it ran, outputs and
-all, is kept in the folder --out.
+_HELP = """Run this benchmark. It is a notebook that ends in a table and a plot; the notebook as it ran,
+outputs and all, is kept in the folder --out.
 
 \b
 Example:

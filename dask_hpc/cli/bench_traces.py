@@ -19,7 +19,7 @@ _ALIKE = 2.0
 _HEADS = {
     "mean_response": "response, mean",
     "mean_bounded_slowdown": "bounded slowdown, mean",
-    "mean_slowdown_as_asked": "on nodes asked for",
+    "mean_slowdown_as_asked": "slowdown as asked, mean",
     "makespan": "all done after",
     "max_wait": "waiting, longest",
 }
@@ -28,11 +28,20 @@ _HEADS = {
 @click.command()
 @click.argument("folder")
 @click.option(
-    "--policy", "policies", multiple=True, metavar="NAME", help="Name or file; may be repeated. Default: seven."
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="Name or file; may be repeated. Default: seven.",
 )
 @click.option("--rule", "rules", multiple=True, metavar="NAME", help="Sizes; default: half-double and wide.")
-@click.option("--shares", default=",".join(f"{one:g}" for one in SHARES), show_default=True, metavar="S,S,...",
-              help="Of the jobs that can change size.")  # fmt: skip
+@click.option(
+    "--shares",
+    default=",".join(f"{one:g}" for one in SHARES),
+    show_default=True,
+    metavar="S,S,...",
+    help="Of the jobs that can change size.",
+)
 @click.option("--law", type=click.Choice(LAWS), default="linear", show_default=True, help="How they scale.")
 @click.option("--load", type=float, help="Squeeze or stretch the time between jobs to this load.")
 @click.option("--first", type=click.IntRange(1), metavar="N", help="The first N jobs of each trace only.")
@@ -84,7 +93,9 @@ def traces(
     described = asked.described
     if not as_json:
         for one in described:
-            click.echo(f"{one['trace']}: {one['jobs']:,} jobs on {one['nodes']:,} nodes, load {one['load']:.2f}")
+            click.echo(
+                f"{one['trace']}: {one['jobs']:,} jobs on {one['nodes']:,} nodes, load {one['load']:.2f}"
+            )
             for note in one["notes"]:
                 click.echo(f"note: {one['trace']}: {note}", err=True)
     with cluster_client(cluster) as client, progress_bar("simulations", asked.trials) as bar:
@@ -109,7 +120,8 @@ def print_trace_table(found: TraceTable) -> None:
         best = {name: cell[name].min() for name in FIGURES}
         for _, row in cell.iterrows():
             figures = [
-                shown_metric(name, row[name]) + (" *" if row[name] == best[name] else "  ") for name in FIGURES
+                shown_metric(name, row[name]) + (" *" if row[name] == best[name] else "  ")
+                for name in FIGURES
             ]
             rows.append((trace, sizes, f"{share:.0%}", row["policy"], *figures))
     click.echo()

@@ -72,8 +72,8 @@ class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
     __slots__ = ("borrowers", "by_end", "changing", "failed", "idle", "lacking", "mtct", "nodes", "now",
-                 "overhead", "parts", "picked", "picker", "power", "progress", "requests", "resizable", "resting",
-                 "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
+                 "overhead", "parts", "picked", "picker", "power", "progress", "requests", "resizable",
+                 "resting", "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -538,14 +538,14 @@ class Snapshot:
 
     @property
     def givers(self) -> Collection[Scope[Running]]:
-        """Malleable jobs whose size is not changing that hold more nodes than they need, in no order. Some may
-        have been resized at this very time."""
+        """Malleable jobs whose size is not changing that hold more nodes than they need, in no order. Some
+        may have been resized at this very time."""
         return self._indices.resizable.givers.values()
 
     @property
     def takers(self) -> Collection[Scope[Running]]:
-        """Malleable jobs whose size is not changing that could use more nodes, in no order. Some may have been
-        resized at this very time."""
+        """Malleable jobs whose size is not changing that could use more nodes, in no order. Some may have
+        been resized at this very time."""
         return self._indices.resizable.takers.values()
 
     @property

@@ -104,8 +104,8 @@ def simulate(
     ``progress`` is called now and then with the number of jobs submitted.
 
     Any of a list of policies, ``seeds``, ``sweep``, ``malleable``, ``overlay``, ``client`` or ``store`` makes
-    it a study of many simulations, on the client's cluster if there is one: see ``study``. From a snapshot, what
-    it cannot say (how long jobs take) is drawn for each of 20 seeds, the same for all policies: what is
+    it a study of many simulations, on the client's cluster if there is one: see ``study``. From a snapshot,
+    what it cannot say (how long jobs take) is drawn for each of 20 seeds, the same for all policies: what is
     predicted then comes with an interval.
     """
     several = isinstance(policy, Sequence) and not isinstance(policy, str)

@@ -50,7 +50,7 @@ class Overlay:
     is at its end on the nodes asked for), or mixed, a quarter of each. Users are taken to know what they ask
     for: exponents and serial shares are such that a job uses 50 to 98 % of its nodes. Jobs of one user on as
     many nodes have the same law and constraint. If laws are not ``declared`` policies do not know them, only
-    what they measure; as limits then follow sizes as if all scaled linearly, malleable jobs may overstay them.
+    what they measure; as limits then follow sizes as if all scaled linearly, those jobs may overstay them.
 
     ``load`` is node-seconds of the jobs over those of the machine from the first to the last submission.
     """
@@ -149,8 +149,7 @@ def squeezed(workload: Workload, load: float, nodes: int | None = None) -> Workl
 
 
 def _at(arrival: Arrival, time: float) -> Arrival:
-    later = time - arrival.job.submitted
-    job = arrival.job
-    dates = {"deadline": job.deadline, "soft_deadline": job.soft_deadline}
-    times: dict[str, float] = {name: date + later for name, date in dates.items() if date is not None}
-    return replace(arrival, job=replace(job, submitted=time, **times), cancelled=arrival.cancelled + later)
+    job, later = arrival.job, time - arrival.job.submitted
+    dates = [None if date is None else date + later for date in (job.soft_deadline, job.deadline)]
+    job = replace(job, submitted=time, soft_deadline=dates[0], deadline=dates[1])
+    return replace(arrival, job=job, cancelled=arrival.cancelled + later)

@@ -36,7 +36,7 @@ REPORTED = 1_000_000
 
 
 def tuning_seeds(count: int) -> range:
-    """So many seeds to try things with: 0, 1, 2 ..., which are those of every study that says nothing else."""
+    """So many seeds to try things with: 0, 1, 2 ..., those of every study that says nothing else."""
     insist(type(count) is int and 1 <= count <= REPORTED, "seeds", count, f"1 to {REPORTED:,}")
     return range(count)
 

@@ -167,9 +167,7 @@ class TraceStudy:
         return Overlay(malleable=share, rule=rule, law=self.law, load=self.load, first=self.first)
 
 
-def _counted(
-    progress: Callable[[int], None] | None, before: int
-) -> Callable[[int, int], None] | None:
+def _counted(progress: Callable[[int], None] | None, before: int) -> Callable[[int, int], None] | None:
     """The progress of one study, as that of all."""
     if progress is None:
         return None

@@ -1,12 +1,15 @@
 """``dask-hpc bench traces``: a folder of traces in, a table out; complaints in one line."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from dask_hpc.cli import cli
+from dask_hpc.cli.bench_traces import print_trace_table
+from dask_hpc.simulator.traces import FIGURES, TraceTable
 
 LINE = "{n} {submit} -1 {run} {size} -1 -1 {size} {limit} -1 1 {user} 1 -1 1 -1 -1 -1\n"
 
@@ -33,7 +36,9 @@ def bench(*args, code=0):
 
 
 def test_the_table(folder):
-    lines = bench(folder, "--shares", "0,0.5", "--first", 25, "--policy", "easy-backfill", "--policy", "elastic")
+    lines = bench(
+        folder, "--shares", "0,0.5", "--first", 25, "--policy", "easy-backfill", "--policy", "elastic"
+    )
     lines = lines.splitlines()
     assert lines[0].startswith("busy.swf: 25 jobs on 16 nodes, load ")
     head = next(at for at, line in enumerate(lines) if line.startswith("trace "))
@@ -97,3 +102,24 @@ def test_a_bad_line_names_its_file(folder):
     (folder / "broken.swf").write_text("1 2 3\n")
     told = bench(folder, code=2)
     assert "broken.swf, line 1: 3 fields" in told and len(told.splitlines()) == 1
+
+
+def test_the_best_of_each_figure_has_a_star(capsys):
+    figures = [(10.0, 2.0, 2.0, 60.0, 0.0), (30.0, 1.5, 2.0, 50.0, 5.0)]
+    rows = [
+        {
+            "trace": "t",
+            "sizes": "wide",
+            "malleable": 0.5,
+            "policy": policy,
+            **dict(zip(FIGURES, row, strict=True)),
+        }
+        for policy, row in zip(("easy", "elastic"), figures, strict=True)
+    ]
+    print_trace_table(TraceTable(pd.DataFrame(rows)))
+    lines = capsys.readouterr().out.splitlines()
+    stars = [
+        ["*" in cell for cell in line.split("  ")[-5:]]
+        for line in (re.sub(r" {2,}", "  ", one) for one in lines[2:])
+    ]
+    assert stars == [[True, False, True, False, True], [False, True, True, True, False]]

@@ -16,7 +16,7 @@ from dask_hpc.simulator.overlay import EFFICIENCY, LAWS, READS, squeezed
 SIZES = (1, 2, 3, 4, 7, 8, 9, 16, 30, 64)
 
 
-def trace(count=200, nodes=64, gap=50.0):
+def trace(count=200, nodes=64, gap=50.0, users=7):
     arrivals = [
         Arrival(
             Job(
@@ -24,7 +24,7 @@ def trace(count=200, nodes=64, gap=50.0):
                 nodes=SIZES[number % len(SIZES)],
                 walltime=2000.0,
                 submitted=100.0 + gap * number,
-                user=f"u{number % 7}",
+                user=f"u{number % users}",
             ),
             1000.0,
         )
@@ -45,11 +45,12 @@ def test_half_to_double_of_what_was_asked():
 
 
 def test_wide_is_from_one_to_all_under_constraints_that_differ():
-    jobs = [a.job for a in Overlay(malleable=1.0, rule="wide").over(trace(2000))]
+    jobs = [a.job for a in Overlay(malleable=1.0, rule="wide").over(trace(2000, users=211))]
     assert all(is_legal(job.constraint, job.nodes) for job in jobs)
     assert {job.constraint for job in jobs if job.nodes == 64} == {"any", "even", "pof2", "square"}
     assert {job.constraint for job in jobs if job.nodes == 7} == {"any"}
-    assert {job.constraint for job in jobs if job.nodes == 9} <= {"any", "square"}
+    nine = Counter(job.constraint for job in jobs if job.nodes == 9)
+    assert set(nine) == {"any", "square"} and min(nine.values()) > 0.35 * nine.total()  # a coin
     most = {job.constraint: job.max_nodes for job in jobs}
     assert most == {"any": 64, "even": 64, "pof2": 64, "square": 64}
     least = {job.constraint: job.min_nodes for job in jobs}
@@ -84,6 +85,8 @@ def test_users_know_what_they_ask_for(law, kind):
             assert twice == pytest.approx(1 / (reads + (1 - reads) / 2))
         else:
             assert EFFICIENCY[0] <= efficiency <= EFFICIENCY[1]
+            step = (efficiency - EFFICIENCY[0]) / (EFFICIENCY[1] - EFFICIENCY[0]) * 32 - 0.5
+            assert step == pytest.approx(round(step), abs=1e-6)
         seen.add(round(efficiency, 6))
     assert law in ("linear", "io") or len(seen) > 10
 
@@ -102,7 +105,8 @@ def test_mixed_laws_are_a_quarter_of_each():
 
 def test_laws_that_are_not_declared_are_true_all_the_same():
     said, hidden = (
-        Overlay(malleable=0.5, law="power", declared=declared).over(trace(), seed=3) for declared in (True, False)
+        Overlay(malleable=0.5, law="power", declared=declared).over(trace(), seed=3)
+        for declared in (True, False)
     )
     for one, other in zip(said, hidden, strict=True):
         assert one.speedup == other.speedup and one.job.nodes == other.job.nodes
@@ -146,7 +150,9 @@ def test_squeezed_to_a_load(load, count):
     after = squeezed(before, load)
     assert offered_load(after) == pytest.approx(load)
     assert after.arrivals[0].job.submitted == 100.0
-    gaps = [b.job.submitted - a.job.submitted for a, b in zip(after.arrivals, after.arrivals[1:], strict=False)]
+    gaps = [
+        b.job.submitted - a.job.submitted for a, b in zip(after.arrivals, after.arrivals[1:], strict=False)
+    ]
     assert max(gaps) == pytest.approx(min(gaps))
     for one, other in zip(before, after, strict=True):
         assert (one.job.id, one.job.nodes, one.runtime) == (other.job.id, other.job.nodes, other.runtime)

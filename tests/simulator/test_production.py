@@ -67,7 +67,7 @@ class TestSizes:
     @pytest.mark.parametrize("nodes", [100, 1024, 10_000])
     def test_the_largest_follow_the_machine(self, nodes, rng):
         sizes = draw_sizes(50_000, nodes, rng)
-        assert sizes.max() == nodes
+        assert 0.99 * nodes < sizes.max() <= nodes
         large = sizes > nodes / 2**2.5
         assert abs(large.mean() - 0.14 * 0.756) < 0.03
         assert abs((sizes == 1).mean() - 0.244) < 0.01
@@ -188,7 +188,8 @@ class TestEstimates:
             found = assign(np.array([30.0, 20.0, 10.0]), times, np.random.default_rng(seed))
             assert found.tolist() == [30.0, 10.0, 20.0]  # there is only one way
         ways = {
-            tuple(assign(np.array([40.0, 40.0, 50.0]), times, np.random.default_rng(seed))) for seed in range(20)
+            tuple(assign(np.array([40.0, 40.0, 50.0]), times, np.random.default_rng(seed)))
+            for seed in range(20)
         }
         assert len(ways) == 3
         assert assign(np.array([5.0]), np.array([10.0]), np.random.default_rng(0)).tolist() == [MOST]
@@ -221,6 +222,11 @@ class TestWorkload:
         assert offered_load(workload) == pytest.approx(load, rel=0.02)
         assert workload.nodes == nodes and len(workload) == 2000
 
+    def test_the_load_is_that_of_short_ones_too(self):
+        """Whatever the last gap would have been: a machine is not idle at the end of a workload."""
+        found = [offered_load(built_in("production", jobs=60, nodes=64, seed=seed)) for seed in range(20)]
+        assert min(found) > 0.899 and fmean(found) < 0.91
+
     def test_days_and_weeks(self, large):
         hours = np.bincount((large.times % _DAY // 3600).astype(int), minlength=24)
         assert hours[12:16].mean() > 3 * hours[3:6].mean()
@@ -240,11 +246,11 @@ class TestWorkload:
         assert 0.85 < top < 0.97 and all(value % 300 == 0 for value in values)
         assert max(values, key=values.get) == MOST and 0.1 < values[MOST] / 60_000 < 0.35
         used = large.runtimes / large.estimates
-        assert 0.04 < (used == 1.0).mean() < 0.15  # ended at their limits
+        assert 0.05 < (used == 1.0).mean() < 0.15  # ended at their limits
         assert (used < 0.1).mean() > 0.3  # ended early
         long = used[(large.runtimes > 7200) & (used < 1.0)]
         parts = np.histogram(long, 4, (0.0, 1.0))[0] / len(long)
-        assert (parts > 0.1).all()  # and anything between
+        assert (parts > 0.02).all() and parts[0] < 0.75  # and anything between
 
     def test_a_few_users_have_most_of_the_work(self, large):
         work = Counter()
@@ -319,7 +325,7 @@ class TestWorkload:
     @pytest.mark.parametrize(
         ("text", "complaint"),
         [
-            ("jobs=0", "jobs: found '0'; allowed: whole, 1 to 1000000"),
+            ("jobs=0", "jobs: found '0'; allowed: 1 to 1000000"),
             ("nodes=1", "nodes: found '1'"),
             ("load=0", "load: found '0'"),
             ("law=linaer", "law: found 'linaer'"),

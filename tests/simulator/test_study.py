@@ -117,5 +117,5 @@ def test_an_overlay_is_part_of_a_trial(workload):
     share = study(workload, ["elastic"], seeds=1, malleable=0.5).runs
     same = study(workload, ["elastic"], seeds=1, overlay=Overlay(malleable=0.5, rule="constraint")).runs
     pd.testing.assert_frame_equal(share, same)
-    with pytest.raises(InputError, match="malleable: found 0.5; allowed: nothing beside an overlay"):
+    with pytest.raises(InputError, match=r"malleable: found 0\.5; allowed: nothing beside an overlay"):
         study(workload, ["elastic"], malleable=0.5, overlay=Overlay())

@@ -17,7 +17,9 @@ def swf(jobs=40, nodes=16, header=True):
     lines = [f"; MaxProcs: {nodes}\n"] if header else []
     for n in range(jobs):
         size, run = (1, 2, 4, 8, 16)[n % 5], 200 + 37 * n % 500
-        lines.append(f"{n + 1} {60 * n} -1 {run} {size} -1 -1 {size} {2 * run} -1 1 {n % 3} 1 -1 1 -1 -1 -1\n")
+        lines.append(
+            f"{n + 1} {60 * n} -1 {run} {size} -1 -1 {size} {2 * run} -1 1 {n % 3} 1 -1 1 -1 -1 -1\n"
+        )
     return "".join(lines)
 
 
@@ -35,7 +37,9 @@ def asked(folder, *policies, **values):
 
 def test_every_cell_is_the_simulation_that_it_says(folder):
     told = []
-    study = asked(folder, "easy-backfill", "elastic", shares=(0.0, 1.0), rules=("half-double", "wide"), load=1.1)
+    study = asked(
+        folder, "easy-backfill", "elastic", shares=(0.0, 1.0), rules=("half-double", "wide"), load=1.1
+    )
     rows = study.run(progress=told.append).rows
     assert told == list(range(1, 13)) and study.trials == 12 == len(rows)
     cells = [("as asked", 0.0), ("half-double", 1.0), ("wide", 1.0)]
@@ -126,15 +130,15 @@ def test_bad_studies(folder, values, complaint):
 
 
 def test_folders_without_traces(tmp_path):
-    with pytest.raises(InputError, match="has no traces; allowed: .swf or .swf.gz"):
-        asked(tmp_path, "fcfs").described
+    with pytest.raises(InputError, match=r"has no traces; allowed: \.swf or \.swf\.gz"):
+        _ = asked(tmp_path, "fcfs").described
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        asked(tmp_path / "nowhere", "fcfs").described
+        _ = asked(tmp_path / "nowhere", "fcfs").described
 
 
 def test_a_trace_that_does_not_say_its_nodes(tmp_path):
     (tmp_path / "c.swf").write_text(swf(header=False))
-    with pytest.raises(InputError, match="c.swf: does not say how many nodes"):
-        asked(tmp_path, "fcfs").described
+    with pytest.raises(InputError, match=r"c\.swf: does not say how many nodes"):
+        _ = asked(tmp_path, "fcfs").described
     (described,) = asked(tmp_path, "fcfs", nodes=16).described
     assert described["nodes"] == 16

@@ -14,7 +14,8 @@ from dask_hpc.model.speedup import CONSTRAINTS, Amdahl, Linear, PowerLaw, is_leg
 from dask_hpc.model.waiting import Hole
 from dask_hpc.strategies.malleability import elastic
 from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue
-from dask_hpc.strategies.malleability.worth import Growth, Room, Value, scaling
+from dask_hpc.strategies.malleability.grow_shrink import left
+from dask_hpc.strategies.malleability.worth import Growth, Room, Scales, Value, are_dearer, scaling, weight_of
 from dask_hpc.strategies.strategy import outlook_after
 
 CURVES = (Linear(), PowerLaw(0.9), PowerLaw(0.5), Amdahl(0.1), None)
@@ -50,12 +51,21 @@ def some_machine(draw):
             if draw.random() < 0.6:
                 indices.finish_resize(name)
     for number in range(draw.choice([0, 1, 5, 30, 200])):
-        indices.waiting.add(some_job(draw, f"w{number}", submitted=indices.now - draw.choice([0.0, 1.0, 900.0])))
+        indices.waiting.add(
+            some_job(draw, f"w{number}", submitted=indices.now - draw.choice([0.0, 1.0, 900.0]))
+        )
     for name in draw.sample(sorted(indices.running), len(indices.running) // 6):
         indices.resting[name] = 0.0
+    measure(indices.mtct, indices.running, draw)
     indices.now += draw.choice([0.0, 10.0, 60.0])
     indices.overhead = draw.choice([0.0, 30.0])
     return indices
+
+
+def measure(mtct, running, draw):
+    """How much some of those that run communicate."""
+    for name in draw.sample(sorted(running), len(running) // 2):
+        mtct[name] = draw.choice([0.0, 0.1, 2.0])
 
 
 def some_wish(draw, kinds):
@@ -73,13 +83,19 @@ def some_wish(draw, kinds):
     return [kind(**wish) for kind in kinds]
 
 
+class Forgetful(Scales):
+    """By no law: whoever is weighed is weighed now."""
+
+    law = None
+
+
 class Everybody(elastic.Sharing):
     """All running jobs are weighed at once, and all waiting ones considered one by one."""
 
     def __init__(self, wish, snapshot, movable):
         super().__init__(wish, snapshot, movable)
-        self.room.weighed()
-        self.growth.weighed()
+        self.room = Room(movable.givers, snapshot.mtct, Forgetful(*self.scales))
+        self.growth = Growth(snapshot.idle, movable.takers, snapshot.mtct, Forgetful(*self.scales))
 
     def serve(self, only_starts=False):
         super().serve()
@@ -90,7 +106,7 @@ class Everybody(elastic.Sharing):
     def _turn(self, late, hole):
         wish, turn = self._wish, list(self._snapshot.waiting)
         if wish.fairness:
-            turn.sort(key=lambda job: self._effective(job, wish.work(job), 0.0))
+            turn.sort(key=lambda job: self.scales.effective(job, wish.work(job), 0.0))
         if late is not None:
             turn = chain([late], (job for job in turn if job is not late))
         turn = list(islice(turn, wish.depth))
@@ -127,7 +143,13 @@ def by_looking_at_everything(snapshot, queue, malleability):
 def test_whole_decisions(seed):
     draw = random.Random(seed)
     snapshot = Snapshot(some_machine(draw))
-    both = some_wish(draw, (ElasticQueue, Elastic))
+    both, indices = some_wish(draw, (ElasticQueue, Elastic)), snapshot.thaw()
+    for moment in (-10.0, 0.0, 200.0):  # what was found out before, or by who looks ahead, does no harm
+        indices.now = snapshot.now + moment
+        decided(
+            Snapshot(indices), *(both if draw.random() < 0.5 else some_wish(draw, (ElasticQueue, Elastic)))
+        )
+    measure(snapshot.mtct, snapshot.running, draw)
     ours, lazy = decided(snapshot, *both), elastic.Sharing
     elastic.Sharing = Everybody
     try:
@@ -137,17 +159,42 @@ def test_whole_decisions(seed):
 
 
 def of_running(indices, draw):
-    values = {
-        r.job.id: Value(scaling(r.job), draw.choice([0.0, 0.5, 1.0, draw.random()]), draw.choice([0.0, 0.1]))
-        for r in indices.running.values()
-    }
-    return values, lambda running, curve, factor: values[running.job.id]
+    """Some scales, and by them what nodes are worth to those that run; some have been weighed before, here or
+    by a body whose clock is ahead, with these scales or others."""
+    bias, aging = draw.choice([0.0, 0.03, 0.5]), draw.choice([0.0, 0.05])
+    hold, fairness = draw.choice([0.0, 0.0, 30.0]), draw.choice([0.0, 0.0, 50.0])
+    scales = Scales(indices.now, bias, aging, hold, draw.random() < 0.5, fairness, {"a": 5, "b": 1})
+    others = [scales, scales._replace(bias=1.0), scales._replace(hold=0.0, fairness=0.0)]
+    for moment in (indices.now - 10.0, indices.now, indices.now + draw.choice([1.0, 60.0, 1000.0])):
+        for other in others:
+            for scopes in (indices.resizable.givers, indices.resizable.takers):
+                some = [one for one in scopes.values() if draw.random() < 0.3]
+                if any(one.running.expected_end <= moment for one in some):
+                    continue
+                then = other._replace(now=moment)
+                if scopes is indices.resizable.givers:
+                    are_dearer(some, indices.mtct, then, draw.choice([0.0, 0.5, inf]))
+                else:
+                    Growth(draw.choice([1, 5, 100]), some, indices.mtct, then).spread()
+
+    values = {}
+    for running in indices.running.values():
+        job, size = running.job, len(running.nodes)
+        curve = scaling(job, size, indices.mtct.get(job.id))
+        work = left(running, indices.now) * curve.factor(size)
+        younger = work - aging * (indices.now - job.submitted)
+        younger += fairness * scales.held[job.user] / (job.priority if job.priority > 0 else 1.0)
+        weight = 1.0 if younger == inf and not scales.is_full else weight_of(younger, bias)
+        values[job.id] = Value(curve, weight, hold / max(work, 1.0))
+    return values, scales
 
 
 def legal_beside(job, size):
     """The next legal sizes below and above, or None."""
     legal = [n for n in range(job.min_nodes, job.max_nodes + 1) if is_legal(job.constraint, n)]
-    return max((n for n in legal if n < size), default=None), min((n for n in legal if n > size), default=None)
+    return max((n for n in legal if n < size), default=None), min(
+        (n for n in legal if n > size), default=None
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -155,8 +202,8 @@ def legal_beside(job, size):
 def test_room_against_looking_at_all(seed):
     draw = random.Random(seed)
     indices = some_machine(draw)
-    values, value = of_running(indices, draw)
-    room = Room(list(indices.resizable.givers.values()), {}, value)
+    values, scales = of_running(indices, draw)
+    room = Room(list(indices.resizable.givers.values()), indices.mtct, scales)
     sizes = {r.job.id: len(r.nodes) for r in (one.running for one in indices.resizable.givers.values())}
     for _ in range(4):
         nodes, worth = draw.randint(1, 12), draw.choice([0.2, 0.6, 1.0, inf])
@@ -182,10 +229,13 @@ def test_room_against_looking_at_all(seed):
 def test_growth_against_looking_at_all(seed):
     draw = random.Random(seed)
     indices = some_machine(draw)
-    values, value = of_running(indices, draw)
+    values, scales = of_running(indices, draw)
     idle = draw.choice([0, 3, 25])
-    growth = Growth(idle, list(indices.resizable.takers.values()), {}, value)
-    sizes = {r.job.id: (r.order, len(r.nodes), r.job) for r in (one.running for one in indices.resizable.takers.values())}
+    growth = Growth(idle, list(indices.resizable.takers.values()), indices.mtct, scales)
+    sizes = {
+        r.job.id: (r.order, len(r.nodes), r.job)
+        for r in (one.running for one in indices.resizable.takers.values())
+    }
     targets = {}
     for number, above in enumerate([draw.choice([0.3, 0.9]), draw.choice([0.1, 0.6]), -inf]):
         growth.spread(above)

@@ -28,7 +28,7 @@ POPULAR_SHARE, BY_RANK = 89.0, (14.0491, -0.177531, 0.462513)
 #: how many values there are, a * jobs ** b; how they spread up to the longest, 1 + a * values ** b
 VALUES, SPREAD, STEP = (0.653566, 0.547761), (12.1039, -0.6026), 300.0
 #: ours: of the applications, and those whose runs may be changed by so much for it
-AT_LIMIT, NEARLY = 0.1, 0.5
+AT_LIMIT, NEARLY = 0.25, 0.5
 
 
 def popularity() -> Numbers:
@@ -57,7 +57,9 @@ def assign(values: Numbers, times: Numbers, rng: np.random.Generator) -> Numbers
     pool: list[float] = []
     left = sorted(values.tolist())
     found = np.full(len(times), MOST)
-    for at, luck in zip(np.argsort(-times, kind="stable").tolist(), rng.random(len(times)).tolist(), strict=True):
+    for at, luck in zip(
+        np.argsort(-times, kind="stable").tolist(), rng.random(len(times)).tolist(), strict=True
+    ):
         while left and left[-1] >= times[at]:
             pool.append(left.pop())
         if pool:

@@ -70,8 +70,8 @@ def production(
 
 def _times(sessions: Sessions, runtimes: Numbers, span: float, rng: np.random.Generator) -> Numbers:
     """When jobs are submitted, in ``span`` seconds. What would come after the end comes at the beginning,
-    like what is left of sessions that began before: so there is neither a slow start nor a long end. All goes by
-    the people's clock, waiting and thinking, too: who would come back at night comes in the morning."""
+    like what is left of sessions that began before: so there is neither a slow start nor a long end. All goes
+    by the people's clock, waiting and thinking, too: who would come back at night comes in the morning."""
     calendar = Calendar()
     people = float(calendar.people(np.array([span]))[0])
     gaps = draw_gaps(sessions.count, rng)

@@ -12,26 +12,23 @@ from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.resizable import Scope
 from dask_hpc.model.snapshot import Running, Snapshot
-from dask_hpc.model.speedup import Speedup
 from dask_hpc.model.units import count_nodes
 from dask_hpc.model.waiting import Hole, Waiting
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left
 from dask_hpc.strategies.malleability.worth import (
+    SURELY,
     Growth,
     Room,
+    Scales,
     Scopes,
     Value,
+    are_dearer,
     scaling,
-    weight_of,
     work_of,
 )
 from dask_hpc.strategies.queue.moldable import smallest_size
 from dask_hpc.strategies.queue.profile import shadow_time
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
-
-
-#: times a worth: more, whatever rounding has done to either
-_SURELY = 1.000001
 
 
 class Quiet(NamedTuple):
@@ -148,7 +145,8 @@ class _Elastic:
         while True:
             sharing = Sharing(self, snapshot, movable)
             sharing.serve(only_starts)
-            sharing.growth.spread()
+            if sharing.starts or not only_starts:
+                sharing.growth.spread()
             if not self.cost:
                 return sharing
             targets = sharing.growth.targets
@@ -166,6 +164,8 @@ class _Elastic:
             resting = {}  # nobody has anything to run
 
         def ready(scopes: Iterable[Scope[Running]]) -> list[Scope[Running]]:
+            if not least and not dwell and not resting:  # nearly always
+                return [s for s in scopes if (r := s.running).expected_end > now and r.resized_at != now]
             return [
                 scope
                 for scope in scopes
@@ -177,6 +177,36 @@ class _Elastic:
 
         givers = ready(snapshot.givers) if waiting else []
         return Movable(givers, ready(snapshot.takers) if idle else [])
+
+    def _late(self, snapshot: Snapshot) -> Job | None:
+        """The job that has waited longest, if that is too long."""
+        if self.patience == inf:
+            return None
+        oldest = snapshot.waiting.oldest
+        if oldest is None or snapshot.now - oldest.submitted < self.patience or oldest.walltime == inf:
+            return None
+        return oldest
+
+    def _is_dear(self, snapshot: Snapshot) -> bool:
+        """Whether what running jobs could give is surely worth more where it is than to anybody who waits."""
+        first, waiting = snapshot.waiting.first, snapshot.waiting
+        if (
+            first is None
+            or waiting.ahead_of(first.id)
+            or not self.is_order_of(waiting)
+            or self._late(snapshot)
+        ):
+            return False
+        scales = self._scales(snapshot)
+        highest = scales.weight(first, self.work(first)) / self.hysteresis
+        return are_dearer(snapshot.givers, snapshot.mtct, scales, SURELY * highest)
+
+    def _scales(self, snapshot: Snapshot) -> Scales:
+        held: Counter[str] = Counter()
+        for running in snapshot.running.values() if self.fairness else ():
+            held[running.job.user] += len(running.nodes)
+        hold, is_full = self.overhead + snapshot.overhead, len(snapshot.waiting) > 0
+        return Scales(snapshot.now, self.bias, self.aging, hold, is_full, self.fairness, held)
 
     def _worthwhile(self, running: Running, targets: dict[str, int], now: float) -> bool:
         target = targets.get(running.job.id)
@@ -202,24 +232,21 @@ class Sharing:
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
-        #: of the longest-waiting job that cannot start now: the fewest nodes it needs, and those it could have
+        #: of the longest-waiting job that cannot start now: the fewest nodes it needs, and what it could have
         self._reserved: tuple[int, int] | None = None
         #: until when, and for how many nodes, others may use what that job will need; None: not known yet
         self._window: float | None = inf
         self._spare = 0
-        #: nodes by user, if that matters
-        self._held: Counter[str] = Counter()
-        for running in snapshot.running.values() if wish.fairness else ():
-            self._held[running.job.user] += len(running.nodes)
-        self.room = Room(movable.givers, snapshot.mtct, self._weigh)
-        self.growth = Growth(snapshot.idle, movable.takers, snapshot.mtct, self._weigh)
+        self.scales = wish._scales(snapshot)
+        self.room = Room(movable.givers, snapshot.mtct, self.scales)
+        self.growth = Growth(snapshot.idle, movable.takers, snapshot.mtct, self.scales)
 
     def serve(self, only_starts: bool = False) -> None:
         """Look for nodes for the waiting jobs, in order of worth; or only as long as one could start."""
         growth, room, wish, waiting = self.growth, self.room, self._wish, self._snapshot.waiting
         if not len(waiting) or not (growth.idle or room.total):
             return
-        coming = leaving(self._snapshot)
+        coming, scales = leaving(self._snapshot), self.scales
         late = self._late()
         hole = Hole(growth.idle + coming + room.total)
         turn, last = self._turn(late, hole)
@@ -229,9 +256,10 @@ class Sharing:
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
                 continue
-            weight = 0.0
+            weight = work = 0.0
             if job.kind != "rigid" or room.total or growth.is_wanted:
-                weight = weight_of(self._effective(job, wish.work(job), self._now), wish.bias)
+                work = wish.work(job)
+                weight = scales.weight(job, work)
             growth.spread(above=inf if job is late or roomy else weight)
             if only_starts and not growth.idle:
                 return
@@ -240,7 +268,7 @@ class Sharing:
                     self.starts[job.id] = least
                     growth.idle -= least
                     if job.kind != "rigid":
-                        growth.join(job, least, Value(scaling(job), weight, self._drag(wish.work(job))))
+                        growth.join(job, least, Value(scaling(job), weight, scales.drag(work)))
                 elif least <= growth.idle + coming:
                     coming -= least - growth.idle
                     growth.idle = 0
@@ -270,10 +298,10 @@ class Sharing:
         return True
 
     def _is_last_hope(self, job: Job, weight: float) -> bool:
-        """Whether nobody behind this job could start or have nodes given, if the jobs are in order of worth."""
+        """Whether nobody behind this job could start or be given nodes, if the jobs are in order of worth."""
         if self.growth.idle or self._snapshot.waiting.ahead_of(job.id):
             return False
-        return self.room.least > _SURELY * weight / self._wish.hysteresis
+        return not self.room.has_below(SURELY * weight / self._wish.hysteresis)
 
     def _turn(self, late: Job | None, hole: Hole) -> tuple[Iterable[Job], Job]:
         """Those that are considered and may find enough nodes in the hole, the job that waits too long first;
@@ -281,10 +309,12 @@ class Sharing:
         wish, waiting = self._wish, self._snapshot.waiting
         depth, count = wish.depth, len(waiting)
         if wish.fairness:
-            turn = sorted(waiting, key=lambda job: self._effective(job, wish.work(job), 0.0))
+            effective = self.scales.effective
+            turn: Iterable[Job] = sorted(waiting, key=lambda job: effective(job, wish.work(job), 0.0))
             if late is not None:
                 turn = [late, *(job for job in turn if job is not late)]
-            return turn[:depth], turn[min(depth, count) - 1]
+            turn = list(turn)[:depth]
+            return turn, turn[-1]
         if count <= depth:
             last = waiting.at(count - 1)
         elif late is None:
@@ -315,10 +345,8 @@ class Sharing:
 
     def _late(self) -> Job | None:
         """The job that has waited longest, and too long; if it cannot start now, its reservation."""
-        if self._wish.patience == inf:
-            return None
-        late = self._snapshot.waiting.oldest
-        if late is None or self._now - late.submitted < self._wish.patience or late.walltime == inf:
+        late = self._wish._late(self._snapshot)
+        if late is None:
             return None
         least, available = smallest_size(late), self.growth.idle + self.room.total
         if least > available:
@@ -343,24 +371,6 @@ class Sharing:
             return False
         self._spare -= least
         return True
-
-    def _effective(self, job: Job, work: float, now: float) -> float:
-        younger = work - self._wish.aging * (now - job.submitted)
-        if not self._wish.fairness:
-            return younger
-        share = self._held[job.user] / (job.priority if job.priority > 0 else 1.0)
-        return younger + self._wish.fairness * share
-
-    def _weigh(self, running: Running, curve: Speedup, factor: float) -> Value:
-        """What nodes are worth to a job that runs, which makes it so many times faster."""
-        work = left(running, self._now) * factor
-        effective = self._effective(running.job, work, self._now)
-        if effective == inf and not len(self._snapshot.waiting):
-            return Value(curve, 1.0)
-        return Value(curve, weight_of(effective, self._wish.bias), self._drag(work))
-
-    def _drag(self, work: float) -> float:
-        return (self._wish.overhead + self._snapshot.overhead) / max(work, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +423,8 @@ class Elastic(_Elastic, MalleabilityStrategy):
             return (), None
         if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
-        if not snapshot.givers and not (snapshot.idle and snapshot.takers):
+        could_give, could_take = len(snapshot.waiting) and snapshot.givers, snapshot.idle and snapshot.takers
+        if not could_take and (not could_give or self._is_dear(snapshot)):
             return (), Quiet.now(snapshot)
         sharing, resizes = self.share(snapshot), []
         for job_id, size in sharing.gives.items():
