@@ -139,8 +139,8 @@ def losses(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def totals(rows: pd.DataFrame) -> pd.DataFrame:
-    """For each figure: in how many cells it is worse than it may be (and in how many of them surely, all of the
-    interval), the worst of them, and in what share of the cells with malleable jobs it is better."""
+    """For each figure: in how many cells it is worse than it may be, and in how many of them surely (all of
+    the interval), the worst of them, and in what share of the cells with malleable jobs it is better."""
     malleable, found = rows[rows["malleable"] > 0], []
     for figure in FIGURES:
         found.append(
@@ -171,7 +171,7 @@ def main() -> None:
     """Print the totals and the losses."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", choices=("small", "full"), default="small")
-    parser.add_argument("--policy", default="elastic", help="name or file of what is compared with the others")
+    parser.add_argument("--policy", default="elastic", help="name or file of what is compared")
     parser.add_argument("--tuning", action="store_true", help="the seeds to try things with")
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()

@@ -45,6 +45,13 @@ def test_shortest_has_all_if_it_scales_perfectly_and_there_is_no_room_for_everyb
         assert len(indices.running["short"].nodes) == size
 
 
+def test_without_malleable_jobs_it_is_order_of_work():
+    indices = machine(4, now=0.0)
+    indices.waiting.rerank(ElasticQueue())
+    wait(indices, ("wide", 4, 100), ("long", 2, 150), ("short", 3, 20))
+    assert decided(indices, ElasticQueue())[0] == ["short"]
+
+
 def test_but_not_if_starting_takes_longer_than_working():
     """40 node-seconds of work are not worth four nodes when each job holds its nodes for a minute more."""
     indices = machine(4, now=0.0)
@@ -73,27 +80,57 @@ def test_nodes_that_are_being_given_need_not_be_given_by_others():
     assert sizes(indices, Elastic()) == {"wide": 4}
 
 
-def test_who_comes_while_there_is_room_for_all_has_nodes_at_once():
+def borrowing(nodes, asked, size, **more):
+    """A machine that is full of one job, which asked for fewer nodes."""
+    indices = machine(nodes, now=0.0)
+    started(indices, "wide", asked, speedup=LINEAR, **more)
+    indices.begin_resize("wide", size)
+    indices.finish_resize("wide")
+    indices.now = 1.0
+    return indices
+
+
+def test_who_comes_has_lent_nodes_at_once_if_they_are_enough_for_all():
     """Even from a job that makes as much of them and is nearly done."""
-    indices = machine(8, now=0.0)
-    started(indices, "wide", 8, speedup=LINEAR, walltime=10.0)
-    wait(indices, ("next", 6, 10_000), ("another", 1, 10_000))
-    assert sizes(indices, Elastic(bias=1.0)) == {"wide": 1}
+    indices = borrowing(8, 2, 8, walltime=10.0)
+    wait(indices, ("next", 4, 10_000), ("another", 2, 10_000))
+    assert sizes(indices, Elastic(bias=1.0)) == {"wide": 2}
 
 
-def test_a_job_without_walltime_that_comes_has_nodes_too():
+def test_but_not_if_one_of_them_were_left_without():
+    indices = borrowing(8, 2, 8, walltime=10.0)
+    wait(indices, ("next", 4, 10_000), ("another", 3, 10_000))
+    assert sizes(indices, Elastic(bias=1.0)) == {}
+
+
+def test_and_not_what_its_holder_asked_for():
+    for asked, given in ((4, {"wide": 4}), (5, {})):
+        indices = borrowing(8, asked, 8, walltime=10.0)
+        wait(indices, ("next", 4, 10_000))
+        assert sizes(indices, Elastic(bias=1.0)) == given
+
+
+def test_idle_nodes_and_those_that_come_are_enough_together_with_lent_ones():
+    for size, new in ((6, 4), (7, 9)):
+        indices = borrowing(12, 4, 8, walltime=10.0)
+        started(indices, "leaving", 3, speedup=LINEAR, least=1)
+        indices.begin_resize("leaving", 2)
+        wait(indices, ("next", size, 10_000))
+        assert sizes(indices, Elastic(bias=1.0)) == {"wide": new}
+
+
+def test_they_start_on_what_is_idle_before_anybody_grows():
     indices = machine(8, now=0.0)
-    started(indices, "wide", 8, speedup=LINEAR)
+    started(indices, "wide", 2, speedup=LINEAR, walltime=10.0)
+    for name in "ab":
+        indices.waiting.add(malleable(name, 4, 1e6, LINEAR, min_nodes=3))
+    assert decided(indices, ElasticQueue(bias=1.0))[0] == ["a", "b"]
+
+
+def test_lent_nodes_are_for_jobs_without_walltime_too():
+    indices = borrowing(8, 2, 8, walltime=1000.0)
     indices.waiting.add(Job(id="next", nodes=2))
     assert sizes(indices, Elastic()) == {"wide": 6}
-
-
-def test_but_not_for_less_worth():
-    """There is no room for both."""
-    indices = machine(8, now=0.0)
-    started(indices, "wide", 8, speedup=LINEAR, walltime=10.0)
-    wait(indices, ("next", 6, 10_000), ("another", 2, 10_000))
-    assert sizes(indices, Elastic(bias=1.0)) == {}
 
 
 def test_idle_nodes_go_where_they_are_worth_most():
@@ -126,8 +163,8 @@ def test_nobody_delays_a_job_that_waited_too_long():
     indices.waiting.add(Job(id="late", nodes=4, walltime=1000.0, submitted=0.0))
     for name, walltime in (("long", 51.0), ("short", 50.0)):
         indices.waiting.add(Job(id=name, nodes=1, walltime=walltime, submitted=49.0))
-    assert decided(indices, ElasticQueue(patience=50.0))[0] == ["short"]
-    assert decided(indices, ElasticQueue(patience=51.0))[0] == ["long"]
+    assert decided(indices, ElasticQueue(patience=50.0, expected=1.0))[0] == ["short"]
+    assert decided(indices, ElasticQueue(patience=51.0, expected=1.0))[0] == ["long"]
 
 
 def test_users_who_hold_less_go_first():

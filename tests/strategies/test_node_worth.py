@@ -77,6 +77,7 @@ def some_wish(draw, kinds):
         "dwell": draw.choice([0.0, 15.0]),
         "guard": draw.choice([0.0, 40.0]),
         "patience": draw.choice([inf, 14_400.0, 500.0, 0.0]),
+        "expected": draw.choice([1.0, 0.15]),
         "depth": draw.choice([1, 2, 5, 64, 250]),
         "fairness": draw.choice([0.0, 0.0, 50.0]),
     }
@@ -115,7 +116,7 @@ class Everybody(elastic.Sharing):
     def _serve_the_rest(self, last):
         hole, waiting = Hole(self.growth.idle), self._snapshot.waiting
         for job in waiting.fitting(waiting.key(last.id), hole):
-            if job.id not in self.starts and self._passes(job, job.nodes):
+            if job.id not in self.starts and self.precedence.allows(job, job.nodes):
                 self.starts[job.id] = job.nodes
                 hole.idle -= job.nodes
         self.growth.idle = hole.idle

@@ -15,6 +15,7 @@ from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.units import count_nodes
 from dask_hpc.model.waiting import Hole, Waiting
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left
+from dask_hpc.strategies.malleability.precedence import Precedence
 from dask_hpc.strategies.malleability.worth import (
     SURELY,
     Growth,
@@ -27,7 +28,6 @@ from dask_hpc.strategies.malleability.worth import (
     work_of,
 )
 from dask_hpc.strategies.queue.moldable import smallest_size
-from dask_hpc.strategies.queue.profile import shadow_time
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
 
 
@@ -58,16 +58,18 @@ class _Elastic:
     taken to be fully used. Jobs that wait are served in order of worth, little work first. One starts on
     the fewest nodes it can use, if they are idle and no running job makes more of them; or running jobs
     give it theirs, if those are worth ``hysteresis`` times more to it. What is left goes to running
-    and starting jobs, step by legal step, wherever it is worth most. While there is room for all who wait,
-    on the fewest nodes each can use, they start whatever those nodes are worth where they are: only who
-    could not start anyhow competes by worth. So growth never keeps useful work waiting, and a full queue keeps sizes small and therefore efficient. Orders of service and of worth
-    must agree, or nodes would go round in circles.
+    and starting jobs, step by legal step, wherever it is worth most. So growth never keeps useful work
+    waiting, and a full queue keeps sizes small and therefore efficient. Orders of service and of worth must
+    agree, or nodes would go round in circles.
+
+    What a job holds beyond the nodes that it asked for is lent: if all who wait can start on such and on
+    idle nodes, on the fewest that each can use, they start at once, whatever those are worth elsewhere.
 
     The work of a job of one size counts ``fixed`` times: it goes earlier, and jobs that can fill any gap
     remain for the end. Each second since its submission counts as ``aging`` node-seconds of work that a
     job no longer has, and each node its user holds as ``fairness`` more. A job that has waited for
-    ``patience`` has EASY's reservation, which counts on all nodes that running jobs could give: nobody who
-    would delay it starts any more.
+    ``patience`` is to start next, and counts on all nodes that running jobs could give. Nobody starts any
+    more who would delay it if he took an ``expected`` share of his walltime: see ``Precedence``.
 
     Jobs without a walltime keep the order of their arrival, after those with one, start on what they ask
     for, and grow only while nobody waits: nothing is known of what anything else would bring.
@@ -112,8 +114,12 @@ class _Elastic:
         ),
     ] = 0.5
     patience: Annotated[
-        float, Parameter("how long a job waits until nobody may delay it any more", unit="s", low=0.0)
+        float, Parameter("how long a job waits until it is to start next", unit="s", low=0.0)
     ] = 14_400.0
+    expected: Annotated[
+        float,
+        Parameter("share of their walltime that jobs take which overtake such a job", low=0.001, high=1.0),
+    ] = 0.15
     aging: Annotated[
         float,
         Parameter("node-seconds of work that a second since submission counts", low=0.0, high=1e9),
@@ -195,6 +201,7 @@ class _Elastic:
             or waiting.ahead_of(first.id)
             or not self.is_order_of(waiting)
             or self._late(snapshot)
+            or has_room(snapshot, snapshot.idle + leaving(snapshot), snapshot.givers)
         ):
             return False
         scales = self._scales(snapshot)
@@ -224,6 +231,21 @@ class Movable(NamedTuple):
     takers: Scopes
 
 
+def has_room(snapshot: Snapshot, free: int, givers: Iterable[Scope[Running]]) -> bool:
+    """Whether all who wait could start, each on the fewest nodes that it can use, on those that are free and
+    those that running jobs hold beyond what they asked for."""
+    waiting = snapshot.waiting
+    for scope in givers:
+        free += max(0, min(scope.nodes, len(scope.running.nodes) - scope.running.job.nodes))
+    if len(waiting) > free:
+        return False
+    for job in waiting:
+        free -= smallest_size(job) if job.walltime < inf else job.nodes
+        if free < 0:
+            return False
+    return True
+
+
 class Sharing:
     """One decision: who starts on what, who grows to what, and who gives nodes so that whom can start."""
 
@@ -232,12 +254,9 @@ class Sharing:
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
-        #: of the longest-waiting job that cannot start now: the fewest nodes it needs, and what it could have
-        self._reserved: tuple[int, int] | None = None
-        #: until when, and for how many nodes, others may use what that job will need; None: not known yet
-        self._window: float | None = inf
-        self._spare = 0
+        self.precedence = Precedence(snapshot, wish.patience, wish.expected)
         self.scales = wish._scales(snapshot)
+        self._givers = movable.givers
         self.room = Room(movable.givers, snapshot.mtct, self.scales)
         self.growth = Growth(snapshot.idle, movable.takers, snapshot.mtct, self.scales)
 
@@ -251,7 +270,7 @@ class Sharing:
         hole = Hole(growth.idle + coming + room.total)
         turn, last = self._turn(late, hole)
         in_order = wish.is_order_of(waiting)
-        roomy = self._has_room(hole.idle)
+        roomy = has_room(self._snapshot, growth.idle + coming, self._givers)
         for job in turn:
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
@@ -263,7 +282,7 @@ class Sharing:
             growth.spread(above=inf if job is late or roomy else weight)
             if only_starts and not growth.idle:
                 return
-            if job is late or self._passes(job, least):
+            if job is late or self.precedence.allows(job, least):
                 if least <= growth.idle:
                     self.starts[job.id] = least
                     growth.idle -= least
@@ -285,17 +304,6 @@ class Sharing:
             hole.idle = growth.idle + coming + room.total
         if growth.idle and len(waiting) > wish.depth and not wish.fairness:
             self._serve_the_rest(last)
-
-    def _has_room(self, nodes: int) -> bool:
-        """Whether all who wait could start on so many, each on the fewest that it can use."""
-        waiting = self._snapshot.waiting
-        if len(waiting) > nodes:
-            return False
-        for job in waiting:
-            nodes -= smallest_size(job) if job.walltime < inf else job.nodes
-            if nodes < 0:
-                return False
-        return True
 
     def _is_last_hope(self, job: Job, weight: float) -> bool:
         """Whether nobody behind this job could start or be given nodes, if the jobs are in order of worth."""
@@ -334,43 +342,24 @@ class Sharing:
     def _serve_the_rest(self, last: Job) -> None:
         """Beyond ``depth`` nobody shrinks for a job, but one that just fits may start."""
         waiting = self._snapshot.waiting
-        hole = Hole(self.growth.idle, self._reservation(), self._spare)
+        hole = Hole(self.growth.idle, self.precedence.window, self.precedence.spare)
         for job in waiting.fitting(waiting.key(last.id), hole):
             if job.id not in self.starts:
                 self.starts[job.id] = job.nodes
                 hole.idle -= job.nodes
                 if job.walltime > hole.window:
                     hole.spare -= job.nodes
-        self.growth.idle, self._spare = hole.idle, hole.spare
+        self.growth.idle, self.precedence.spare = hole.idle, hole.spare
 
     def _late(self) -> Job | None:
-        """The job that has waited longest, and too long; if it cannot start now, its reservation."""
+        """The job that has waited longest, and too long; if it cannot start now, others must mind it."""
         late = self._wish._late(self._snapshot)
         if late is None:
             return None
         least, available = smallest_size(late), self.growth.idle + self.room.total
         if least > available:
-            self._reserved, self._window = (least, available), None
+            self.precedence.hold(late, least, available)
         return late
-
-    def _reservation(self) -> float:
-        """How long nodes may be used that the job which waits too long will need; looked up when somebody
-        could start."""
-        if self._window is None:
-            assert self._reserved is not None
-            shadow, self._spare = shadow_time(self._snapshot, (), *self._reserved)
-            self._window = shadow - self._now
-        return self._window
-
-    def _passes(self, job: Job, least: int) -> bool:
-        """Whether the job that waits too long is not delayed."""
-        window = self._reservation()
-        if window == inf or job.walltime_on(least) <= window:
-            return True
-        if least > self._spare:
-            return False
-        self._spare -= least
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,8 +367,8 @@ class ElasticQueue(_Elastic, QueueStrategy):
     """The job for which nodes are worth most starts first; ours.
 
     See the malleability strategy of that name, which belongs to it and should have the same parameters.
-    Without malleable jobs it is backfilling in order of work, with a reservation only for a job that has
-    waited too long.
+    Without malleable jobs it is backfilling in order of work, in which only a job that has waited too long
+    must not be delayed.
     """
 
     name: ClassVar[str] = "elastic"

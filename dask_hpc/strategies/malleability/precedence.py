@@ -1,0 +1,66 @@
+"""What others may do while a job that has waited too long still waits."""
+
+from math import inf
+
+from dask_hpc.model.job import Job
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies.queue.profile import shadow_time
+
+#: times the longest walltime of those that run: as the first in line nobody waits longer on expectations
+FIRM = 4.0
+
+
+class Precedence:
+    """Nobody who starts is expected to delay the job that has waited too long.
+
+    EASY's reservation lets those overtake whose whole walltime ends before the job in front can start. People
+    ask for far more time than they need: where many ask for as much as the site allows, nodes stand idle for
+    hours for the sake of one wide job, and everybody pays. So who overtakes is taken to need a share of its
+    walltime. The job in front may then wait for one that needed all of it, and for the next. There is an end
+    to that: once it has been first in line for ``FIRM`` times the longest walltime of those that run, only
+    who is sure to end in time may overtake. First in line means that it has waited for ``patience``, and that
+    no job that runs was submitted before it and has started since.
+    """
+
+    def __init__(self, snapshot: Snapshot, patience: float, share: float) -> None:
+        self._snapshot, self._patience, self._share = snapshot, patience, share
+        self._job: Job | None = None
+        self._needed = (0, 0)
+        #: the longest walltime that does no harm; None: not known yet
+        self._window: float | None = inf
+        #: nodes that may be used for longer
+        self.spare = 0
+
+    def hold(self, job: Job, least: int, available: int) -> None:
+        """For this job, which needs at least so many nodes, of which it could have some now."""
+        self._job, self._needed, self._window = job, (least, available), None
+
+    @property
+    def window(self) -> float:
+        """How much walltime those may have who use nodes that it will need; worked out when asked for."""
+        if self._window is None:
+            shadow, self.spare = shadow_time(self._snapshot, (), *self._needed)
+            share = 1.0 if self._is_firm() else self._share
+            self._window = (shadow - self._snapshot.now) / share
+        return self._window
+
+    def allows(self, job: Job, nodes: int) -> bool:
+        """Whether a job may start on so many nodes. If so, it does."""
+        window = self.window
+        if window == inf or job.walltime_on(nodes) <= window:
+            return True
+        if nodes > self.spare:
+            return False
+        self.spare -= nodes
+        return True
+
+    def _is_firm(self) -> bool:
+        job, longest, since = self._job, 0.0, -inf
+        assert job is not None
+        for running in self._snapshot.running.values():
+            if longest < running.job.walltime < inf:
+                longest = running.job.walltime
+            if running.job.submitted < job.submitted and running.started > since:
+                since = running.started
+        since = max(since, job.submitted + self._patience)
+        return self._snapshot.now - since >= FIRM * longest
