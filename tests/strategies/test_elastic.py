@@ -158,13 +158,32 @@ def test_dwell_and_guard():
     assert sizes(indices, Elastic(guard=1e5)) == {}
 
 
-def test_nobody_delays_a_job_that_waited_too_long():
+def test_who_waited_too_long_starts_first_but_does_not_keep_others_from_it():
+    for patience, first in ((50.0, "late"), (51.0, "short")):
+        indices = machine(4, (2, 100.0), now=50.0)
+        indices.waiting.rerank(ElasticQueue())
+        for name, nodes, walltime, submitted in (("late", 2, 1e6, 0.0), ("short", 1, 50.0, 49.0)):
+            indices.waiting.add(Job(id=name, nodes=nodes, walltime=walltime, submitted=submitted))
+        assert decided(indices, ElasticQueue(patience=patience))[0][0] == first
     indices = machine(4, (2, 100.0), now=50.0)
     indices.waiting.add(Job(id="late", nodes=4, walltime=1000.0, submitted=0.0))
-    for name, walltime in (("long", 51.0), ("short", 50.0)):
-        indices.waiting.add(Job(id=name, nodes=1, walltime=walltime, submitted=49.0))
-    assert decided(indices, ElasticQueue(patience=50.0, expected=1.0))[0] == ["short"]
-    assert decided(indices, ElasticQueue(patience=51.0, expected=1.0))[0] == ["long"]
+    indices.waiting.add(Job(id="long", nodes=1, walltime=1e6, submitted=49.0))
+    assert decided(indices, ElasticQueue(patience=50.0))[0] == ["long"]
+
+
+def test_in_the_end_nobody_delays_it():
+    """It has been first in line for four times the longest walltime, 100 s."""
+    for now, starts in ((450.0, ["short"]), (449.0, ["long", "short"])):
+        indices = machine(4, (1, 100.0), now=400.0)
+        indices.waiting.rerank(ElasticQueue(aging=0.0))
+        wait(indices, ("recent", 1, 100))
+        indices.start("recent", 1)
+        indices.now = now
+        indices.waiting.add(Job(id="late", nodes=4, walltime=1000.0, submitted=0.0))
+        for name, walltime in (("long", 51.0), ("short", 50.0)):
+            indices.waiting.add(Job(id=name, nodes=1, walltime=walltime, submitted=49.0))
+        found = decided(indices, ElasticQueue(patience=50.0, aging=0.0))[0]
+        assert sorted(found) == sorted(starts)
 
 
 def test_users_who_hold_less_go_first():

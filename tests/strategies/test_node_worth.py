@@ -77,7 +77,6 @@ def some_wish(draw, kinds):
         "dwell": draw.choice([0.0, 15.0]),
         "guard": draw.choice([0.0, 40.0]),
         "patience": draw.choice([inf, 14_400.0, 500.0, 0.0]),
-        "expected": draw.choice([1.0, 0.15]),
         "depth": draw.choice([1, 2, 5, 64, 250]),
         "fairness": draw.choice([0.0, 0.0, 50.0]),
     }

@@ -68,8 +68,8 @@ class _Elastic:
     The work of a job of one size counts ``fixed`` times: it goes earlier, and jobs that can fill any gap
     remain for the end. Each second since its submission counts as ``aging`` node-seconds of work that a
     job no longer has, and each node its user holds as ``fairness`` more. A job that has waited for
-    ``patience`` is to start next, and counts on all nodes that running jobs could give. Nobody starts any
-    more who would delay it if he took an ``expected`` share of his walltime: see ``Precedence``.
+    ``patience`` starts as soon as it can, on all nodes that running jobs could give; others may overtake it
+    while it cannot, but not for ever: see ``Precedence``.
 
     Jobs without a walltime keep the order of their arrival, after those with one, start on what they ask
     for, and grow only while nobody waits: nothing is known of what anything else would bring.
@@ -114,12 +114,8 @@ class _Elastic:
         ),
     ] = 0.5
     patience: Annotated[
-        float, Parameter("how long a job waits until it is to start next", unit="s", low=0.0)
+        float, Parameter("how long a job waits until it goes before all others", unit="s", low=0.0)
     ] = 14_400.0
-    expected: Annotated[
-        float,
-        Parameter("share of their walltime that jobs take which overtake such a job", low=0.001, high=1.0),
-    ] = 0.15
     aging: Annotated[
         float,
         Parameter("node-seconds of work that a second since submission counts", low=0.0, high=1e9),
@@ -254,7 +250,7 @@ class Sharing:
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
-        self.precedence = Precedence(snapshot, wish.patience, wish.expected)
+        self.precedence = Precedence(snapshot, wish.patience)
         self.scales = wish._scales(snapshot)
         self._givers = movable.givers
         self.room = Room(movable.givers, snapshot.mtct, self.scales)
@@ -367,8 +363,8 @@ class ElasticQueue(_Elastic, QueueStrategy):
     """The job for which nodes are worth most starts first; ours.
 
     See the malleability strategy of that name, which belongs to it and should have the same parameters.
-    Without malleable jobs it is backfilling in order of work, in which only a job that has waited too long
-    must not be delayed.
+    Without malleable jobs it is backfilling in order of work, without a reservation but for a job that has
+    been first in line far too long.
     """
 
     name: ClassVar[str] = "elastic"

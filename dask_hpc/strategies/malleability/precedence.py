@@ -6,27 +6,26 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.queue.profile import shadow_time
 
-#: times the longest walltime of those that run: as the first in line nobody waits longer on expectations
+#: times the longest walltime of those that run: nobody is first in line for longer before others mind it
 FIRM = 4.0
 
 
 class Precedence:
-    """Nobody who starts is expected to delay the job that has waited too long.
+    """The job that has waited too long starts as soon as it can; in the end nobody may delay it any more.
 
-    EASY's reservation lets those overtake whose whole walltime ends before the job in front can start. People
-    ask for far more time than they need: where many ask for as much as the site allows, nodes stand idle for
-    hours for the sake of one wide job, and everybody pays. So who overtakes is taken to need a share of its
-    walltime. The job in front may then wait for one that needed all of it, and for the next. There is an end
-    to that: once it has been first in line for ``FIRM`` times the longest walltime of those that run, only
-    who is sure to end in time may overtake. First in line means that it has waited for ``patience``, and that
-    no job that runs was submitted before it and has started since.
+    EASY's reservation lets only those overtake whose whole walltime ends before the job in front can start.
+    People ask for far more time than they need: where many ask for as much as the site allows, nodes stand
+    idle for hours for the sake of one wide job, and everybody pays. So there is none at first. There is one
+    when that job has been first in line for ``FIRM`` times the longest walltime of those that run, for
+    otherwise narrow jobs could keep a wide one waiting for ever. First in line means that it has waited for
+    ``patience``, and that no job that runs was submitted before it and has started since.
     """
 
-    def __init__(self, snapshot: Snapshot, patience: float, share: float) -> None:
-        self._snapshot, self._patience, self._share = snapshot, patience, share
+    def __init__(self, snapshot: Snapshot, patience: float) -> None:
+        self._snapshot, self._patience = snapshot, patience
         self._job: Job | None = None
         self._needed = (0, 0)
-        #: the longest walltime that does no harm; None: not known yet
+        #: for how long others may use the nodes that it will need; None: not known yet
         self._window: float | None = inf
         #: nodes that may be used for longer
         self.spare = 0
@@ -39,9 +38,10 @@ class Precedence:
     def window(self) -> float:
         """How much walltime those may have who use nodes that it will need; worked out when asked for."""
         if self._window is None:
-            shadow, self.spare = shadow_time(self._snapshot, (), *self._needed)
-            share = 1.0 if self._is_firm() else self._share
-            self._window = (shadow - self._snapshot.now) / share
+            self._window = inf
+            if self._is_firm():
+                shadow, self.spare = shadow_time(self._snapshot, (), *self._needed)
+                self._window = shadow - self._snapshot.now
         return self._window
 
     def allows(self, job: Job, nodes: int) -> bool:
