@@ -122,6 +122,11 @@ def _room(worker: Any, saturation: float) -> WorkerRoom:
     return WorkerRoom(worker.address, threads, tasks, free, limit, memory.managed, memory.process)
 
 
+def count_open(scheduler: Any) -> int:
+    """How many workers have a slot, by Dask's own count."""
+    return len(scheduler.idle_task_count)
+
+
 def open_workers(scheduler: Any) -> set[str]:
     """Addresses of those that have a slot, by Dask's own count."""
     return {worker.address for worker in scheduler.idle_task_count}

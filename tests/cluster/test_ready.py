@@ -40,7 +40,13 @@ def test_what_was_taken_out_is_not_kept():
     for i in range(10_000):
         ready.add(0, i)
         ready.discard(i)
-    assert len(ready._heap) < 200
+    assert len(ready._row) + len(ready._late) + len(ready._void) < 400
+    for i in range(10_000):
+        ready.add(-i, i)
+        ready.add(-i, i + 1)
+        ready.discard(i)
+        ready.discard(i + 1)
+    assert len(ready._row) + len(ready._late) + len(ready._void) < 400
     ready.add(0, "x")
     ready.clear()
     assert ready.pop() is None and ready.first() is None

@@ -83,6 +83,7 @@ def plugin_of_is_gone(s):
         "dask-hpc" not in s.plugins
         and "stimulus_queue_slots_maybe_opened" not in vars(s)
         and "bulk_schedule_unrunnable_after_adding_worker" not in vars(s)
+        and "valid_workers" not in vars(s)
         and not any(task.worker_restrictions for task in s.tasks.values())
     )
 

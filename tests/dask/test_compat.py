@@ -178,6 +178,23 @@ async def test_computation_annotations_keep_the_submission_apart(c, s, a):
 
 
 @one
+async def test_a_task_without_annotations_is_as_one_whose_only_one_was_taken_out(c, s, a):
+    class Look(ds.SchedulerPlugin):
+        def update_graph(self, scheduler, *, annotations, **kwargs):
+            compat.pop_submitted(scheduler, "x", annotations.get("x", ()))
+
+    s.add_plugin(Look(), name="look")
+    plain = c.submit(inc, 0, pure=False)
+    with dask.annotate(x=1):
+        only = c.submit(inc, 1, pure=False)
+        with dask.annotate(y=2):
+            other = c.submit(inc, 2, pure=False)
+    assert await c.gather([plain, only, other]) == [1, 2, 3]  # the worker was sent nothing strange
+    found = [s.tasks[future.key].annotations for future in (plain, only, other)]
+    assert found == [None, None, {"y": 2}], "TaskState.annotations"
+
+
+@one
 async def test_sentinel_holds_an_edit_and_a_nudge_free(c, s, a):
     shared = {compat.GATE}
 

@@ -19,7 +19,7 @@ at all other times: lost, retried and rescheduled it comes through here again.
 4. Work is done in portions, so that no turn of the event loop takes long.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
@@ -51,10 +51,13 @@ class Waves(compat.QueueExit):
         self._to_take_out: list[list[Hashable]] = []
         #: who holds a worker
         self._holder: dict[str, LiveJob] = {}
+        #: whether all that is pending is looked at, or, as a task has ended somewhere, who has a slot
+        self._looks_at_all = False
         self._is_scheduled = False
         self._is_working = False
         self._is_closed = False
         self._end_sparing = compat.spare_gated(self._scheduler, self._waiting)
+        self._end_places = compat.remember_places(self._scheduler)
 
     # what happens
 
@@ -138,6 +141,7 @@ class Waves(compat.QueueExit):
         self._to_take_back.clear()
         self._to_take_out.clear()
         self._end_sparing()
+        self._end_places()
         self.remove()
         return self.queues.give_back()
 
@@ -157,7 +161,9 @@ class Waves(compat.QueueExit):
     def _run(self) -> None:
         self._is_scheduled = False
         if not self._is_closed:
+            self._looks_at_all = True
             self.attempt(self._work)
+            self._looks_at_all = False
 
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task."""
@@ -194,10 +200,20 @@ class Waves(compat.QueueExit):
 
     def _let_jobs_pass(self) -> None:
         slots: dict[LiveJob, list[compat.Slot]] = {}
-        for slot in compat.free_slots(self._scheduler, self._holder):
+        addresses: Collection[str] = self._holder
+        idle = compat.count_open(self._scheduler)
+        if len(self.pending) < idle > sum(len(job.workers) for job in self.pending):
+            addresses = [address for job in self.pending for address in job.workers]
+        for slot in compat.free_slots(self._scheduler, addresses):
             slots.setdefault(self._holder[slot.address], []).append(slot)
         is_crowded = bool(self._scheduler.queued)
-        for job in list(self.pending):
+        if self._looks_at_all:
+            jobs = list(self.pending)
+        else:
+            jobs = [job for job in slots if job in self.pending]
+            if is_crowded and len(jobs) < len(self.pending):
+                self.wake()  # what they are owed takes a look at all their workers: once in a turn
+        for job in jobs:
             if not job.confined:
                 self._hand_over(job)
             elif job in slots:

@@ -24,6 +24,7 @@ from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, Ne
 
 _LOOKED_AT = 5000  # ready tasks of a job, to see of which kinds they are
 _SHOWN = 20  # kinds of the matrix that people see
+_SAID = 1000  # kinds of which it is remembered what people said of them
 
 
 class Neighbours:
@@ -38,7 +39,7 @@ class Neighbours:
         self._memory: dict[LiveJob | None, Any] = {}
         #: classes of memory use, as people say them; and kinds of which they said something else
         self._said: dict[str, str] = {}
-        self._doubted: set[str] = set()
+        self._doubted: dict[str, None] = {}
         #: why a worker has no counters
         self._why_not: dict[str, str] = {}
         #: what people see of kinds, until more is learned: whoever looks may look often
@@ -58,10 +59,10 @@ class Neighbours:
     def hear_class(self, kind: str, said: Any) -> None:
         """A person says how much a kind uses memory (``dask.annotate(mem_class=...)``)."""
         if said in MEM_CLASSES:
-            self._said[kind] = said
+            _remember(self._said, kind, said)
             self._shown = None
         elif kind not in self._doubted:
-            self._doubted.add(kind)
+            _remember(self._doubted, kind, None)
             words = f"{kind}: mem_class: found {shown(said)}; allowed: {', '.join(MEM_CLASSES)}"
             self._context.tell("warning", one_line(words))
 
@@ -209,6 +210,14 @@ class Neighbours:
             "mpe": self.observations.mpe(),
             "nrmse": self.observations.nrmse(),
         }
+
+
+def _remember(by_kind: dict[str, Any], kind: str, what: Any) -> None:
+    """Of the newest kinds: where every task has a name of its own there are very many."""
+    by_kind.pop(kind, None)
+    by_kind[kind] = what
+    if len(by_kind) > _SAID:
+        del by_kind[next(iter(by_kind))]
 
 
 def _class_of(seen: SeenKind) -> str | None:

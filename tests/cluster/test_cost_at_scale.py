@@ -1,0 +1,171 @@
+"""What follows from the end of one task costs as much in a large cluster as in a small one: counted in calls."""
+
+import sys
+from collections import deque
+
+import pytest
+from pure_scheduler import PureScheduler
+
+from dask_hpc.cluster.scheduler.gate import Gate
+from dask_hpc.cluster.scheduler.jobs import KINDS, ENOUGH, LiveJob, Performance, Ready
+from dask_hpc.model.job import Job
+from dask_hpc.together.scheduler.neighbours import Neighbours
+from dask_hpc.together.scheduler.peaks import KindPeaks
+
+
+class Crowd:
+    """Jobs that run on nodes of their own, on Dask's own state of tasks."""
+
+    def __init__(self, jobs, nodes=1):
+        self.scheduler = self.s = PureScheduler(self.moved)
+        self.s.validate = False
+        self.nodes, self.owner, self.jobs = self.s.workers, {}, {}
+        self.gate = Gate(self)
+        for number in range(jobs):
+            addresses = [f"tcp://j{number}-{i}:1" for i in range(nodes)]
+            for address in addresses:
+                self.s.join(address)
+            job = self.jobs[f"j{number}"] = LiveJob(f"j{number}", Job(id=f"j{number}", nodes=nodes), number)
+            self.start(job, addresses)
+        self.s.join("tcp://spare:1")  # so that no job has all workers
+
+    def moved(self, key, start, finish):
+        if (job := self.owner.get(key)) is not None:
+            self.gate.task_moves(key, job, start, finish)
+
+    def wake(self):
+        pass
+
+    def count_error(self, where, error):
+        raise error
+
+    def start(self, job, addresses):
+        job.state = "running"
+        self.gate.open(job, addresses)
+
+    def submit(self, name, count, needs=()):
+        """Tasks of a job; those that need nothing are root tasks if they are many."""
+        job = self.jobs.get(name)
+        tasks = self.s.make([(f"{name}-{len(self.s.tasks)}", i) for i in range(count)], needs)
+        self.gate.submit([task.key for task in tasks], job)
+        self.s.schedule(tasks)
+        self.s.loop.end()
+        return tasks
+
+    def running(self, name):
+        return [t for t in self.s.tasks.values() if t.state == "processing" and t.key[0].startswith(f"{name}-")]
+
+    def calls_of_an_end(self, name):
+        """Functions called from the end of a task to the end of the turn of the event loop, without that."""
+        (task, *_), count = self.running(name), 0
+
+        def counted(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(counted)
+        try:
+            self.s.finish(task)
+        finally:
+            sys.setprofile(None)
+        return count
+
+
+def same(few, many):
+    """Nothing is done for each of the others: a dictionary may be larger, no more."""
+    return many <= few + 5
+
+
+def test_of_many_jobs_that_wait_for_slots_only_the_one_with_a_slot_is_looked_at():
+    found = []
+    for jobs in (3, 60):
+        crowd = Crowd(jobs)
+        for name in crowd.jobs:
+            crowd.submit(name, 20)
+        assert len(crowd.gate.waves.pending) == jobs
+        sent = set(crowd.running("j1"))
+        found.append(crowd.calls_of_an_end("j1"))
+        assert len(set(crowd.running("j1")) - sent) == 1
+    assert same(*found)
+
+
+def test_workers_of_others_that_are_idle_are_not_looked_at():
+    found = []
+    for nodes in (5, 100):
+        crowd = Crowd(2, nodes)
+        crowd.gate.open(crowd.jobs["j0"], ["tcp://j0-0:1"])
+        crowd.submit("j0", 20)
+        assert list(crowd.gate.waves.pending) == [crowd.jobs["j0"]]
+        found.append(crowd.calls_of_an_end("j0"))
+    assert same(*found)
+
+
+def test_what_jobs_are_owed_beside_a_queue_is_looked_at_once_in_a_turn():
+    """Where Dask's own queue takes every slot."""
+    found = []
+    for nodes in (5, 50):
+        crowd = Crowd(1, nodes)
+        outside = crowd.submit("out", 1000)
+        crowd.submit("j0", 4 * nodes)
+        assert crowd.s.queued and crowd.gate.waves.pending
+        at_first = len(crowd.running("j0"))
+        assert at_first >= nodes
+        assert any(task.state == "processing" for task in outside)
+        found.append(crowd.calls_of_an_end("out"))
+    assert same(*found)
+    for _ in range(3):  # of one worker: it is owed another for each
+        crowd.s.finish(crowd.running("j0")[0])
+    crowd.s.loop.end()
+    assert len(crowd.running("j0")) == at_first
+
+
+def test_a_million_ready_tasks_take_little(monkeypatch):
+    ready = Ready()
+    count = 2**16
+    keys = [("read-0123456789", i) for i in range(count)]
+    priorities = [(0, 1, i) for i in range(count)]
+    for priority, key in zip(priorities, keys, strict=True):
+        ready.add(priority, key)
+    sizes = sum(sys.getsizeof(getattr(ready, name)) for name in Ready.__slots__)
+    assert sizes / count < 75
+    assert [ready.pop() for _ in range(3)] == keys[:3]
+    assert isinstance(ready._row, deque) and not ready._late  # no entry of its own for any
+
+
+def test_kinds_of_which_nothing_is_left_are_forgotten():
+    """Where each task has a name of its own."""
+    job = LiveJob("a", Job(id="a", nodes=1), 0)
+    job.owe("lasting", "lasting")
+    most = 0
+    for i in range(5 * KINDS):
+        job.owe(i, f"kind-{i}")
+        work = job.settle(i)
+        job.performance.add(work, [{"action": "compute", "start": 0.0, "stop": 2.0}], 1)
+        most = max(most, len(job.performance.works))
+    assert most <= KINDS and "lasting" in job.performance.works
+    assert job.performance.compute == 10.0 * KINDS and job.performance.tasks == 5 * KINDS > ENOUGH
+    assert job.performance.io_share(lambda work: 0.5) == pytest.approx(0.5)  # of what is still known
+    left = Performance()
+    for i in range(3 * KINDS):
+        left.work(f"kind-{i}").left = 1
+    assert len(left.works) == 3 * KINDS  # those are needed
+
+
+def test_what_people_say_of_kinds_is_remembered_of_the_newest():
+    class Told:
+        tell = staticmethod(lambda *words: None)
+
+    neighbours = Neighbours(Told(), None)
+    for i in range(3000):
+        neighbours.hear_class(f"kind-{i}", "II" if i % 2 else "nonsense")
+    known = [name for name, value in vars(neighbours).items() if isinstance(value, dict) and value]
+    assert known and all(len(vars(neighbours)[name]) <= 1000 for name in known)
+
+
+def test_what_is_assumed_and_doubted_of_kinds_is_so_of_the_newest():
+    peaks = KindPeaks()
+    for i in range(3000):
+        peaks.assume(f"kind-{i}", 0.0)
+        peaks.doubt([f"kind-{i}"])
+    assert all(len(value) <= 1000 for value in vars(peaks).values())
+    assert peaks.is_doubted("kind-2999") and len(list(peaks.known())) == 1000
