@@ -9,18 +9,25 @@ from dask_hpc.dask.scheduler import put
 
 class Places(set[str]):
     """Addresses that restrict tasks. It remembers which connected workers these are, until it is edited or
-    there are more or fewer workers than before."""
+    there are more or fewer workers than before. Whoever copies it has a plain set."""
 
     _workers: set[Any] | None = None
     _connected = 0
 
     def workers(self, scheduler: Any) -> set[Any]:
-        """The states of those that are connected. Not to be edited."""
+        """The states of those that are connected, and perhaps of some that have just left. Not to be
+        edited."""
         if self._workers is None or self._connected != len(scheduler.workers):
             there = scheduler.workers
             self._workers = {there[address] for address in self if address in there}
             self._connected = len(there)
         return self._workers
+
+    def copy(self) -> set[str]:
+        return set(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return set, (list(self),)
 
 
 def _edits(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,8 +50,8 @@ def remember_places(scheduler: Any) -> Callable[[], None]:
     """Dask looks up all workers that a restricted task may run on, anew for each task that is ready or may be
     stolen: 40 us if they are 250. Not for those that share ``Places``. Answers what ends that.
 
-    What was remembered is right also while a worker leaves, when Dask has taken it out, has not told plugins
-    yet, and places its tasks anew: there is one less then.
+    Only workers that run are answered, whatever was remembered: while one leaves, Dask may place tasks before
+    plugins hear of it, and another may have come in its place.
     """
     plain = scheduler.valid_workers
 
@@ -53,6 +60,6 @@ def remember_places(scheduler: Any) -> Callable[[], None]:
         if type(places) is not Places or not places or task.host_restrictions or task.resource_restrictions:
             return plain(task)
         found = places.workers(scheduler)
-        return found if len(scheduler.running) == len(scheduler.workers) else found & scheduler.running
+        return found if found <= scheduler.running else found & scheduler.running
 
     return put(vars(scheduler), "valid_workers", valid_workers)

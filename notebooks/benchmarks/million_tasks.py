@@ -30,7 +30,7 @@ from distributed import Client, Scheduler, Status
 from distributed.comm.inproc import global_manager
 from distributed.protocol import dumps, loads
 from distributed.protocol.pickle import dumps as pickled
-from distributed.scheduler import TaskState, WorkerState
+from distributed.scheduler import WorkerState
 
 import dask_hpc
 
@@ -225,7 +225,10 @@ class Meter:
     def found(self):
         """Microseconds and calls by name, without those of counting."""
         names = [name for name in self.spent if name is not None]
-        return {name: ((self.spent[name] - self._costs * self.calls[name]) / 1e3, self.calls[name]) for name in names}
+        return {
+            name: ((self.spent[name] - self._costs * self.calls[name]) / 1e3, self.calls[name])
+            for name in names
+        }
 
     def reset(self):
         self.calls.clear()
@@ -242,7 +245,14 @@ class Meter:
             for name, value in list(vars(place).items()):
                 if callable(value) and is_ours(value):
                     setattr(place, name, self.ours(name, value))
-        for name in ("transitions", "transition", "_transitions", "client_releases_keys", "report", "send_all"):
+        for name in (
+            "transitions",
+            "transition",
+            "_transitions",
+            "client_releases_keys",
+            "report",
+            "send_all",
+        ):
             setattr(scheduler, name, self.dasks(getattr(scheduler, name)))
         loop = scheduler.loop
         for name in ("add_callback", "call_later"):

@@ -2,15 +2,19 @@
 
 import sys
 from collections import deque
+from pathlib import Path
 
 import pytest
 from pure_scheduler import PureScheduler
 
+from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.gate import Gate
-from dask_hpc.cluster.scheduler.jobs import KINDS, ENOUGH, LiveJob, Performance, Ready
+from dask_hpc.cluster.scheduler.jobs import ENOUGH, KINDS, LiveJob, Performance, Ready
 from dask_hpc.model.job import Job
 from dask_hpc.together.scheduler.neighbours import Neighbours
 from dask_hpc.together.scheduler.peaks import KindPeaks
+
+HERE = str(Path(compat.__file__).parent.parent)
 
 
 class Crowd:
@@ -21,13 +25,13 @@ class Crowd:
         self.s.validate = False
         self.nodes, self.owner, self.jobs = self.s.workers, {}, {}
         self.gate = Gate(self)
+        self.s.join("tcp://spare:1")  # so that no job has all workers
         for number in range(jobs):
             addresses = [f"tcp://j{number}-{i}:1" for i in range(nodes)]
             for address in addresses:
                 self.s.join(address)
             job = self.jobs[f"j{number}"] = LiveJob(f"j{number}", Job(id=f"j{number}", nodes=nodes), number)
             self.start(job, addresses)
-        self.s.join("tcp://spare:1")  # so that no job has all workers
 
     def moved(self, key, start, finish):
         if (job := self.owner.get(key)) is not None:
@@ -53,19 +57,22 @@ class Crowd:
         return tasks
 
     def running(self, name):
-        return [t for t in self.s.tasks.values() if t.state == "processing" and t.key[0].startswith(f"{name}-")]
+        return [
+            t for t in self.s.tasks.values() if t.state == "processing" and t.key[0].startswith(f"{name}-")
+        ]
 
     def calls_of_an_end(self, name):
-        """Functions called from the end of a task to the end of the turn of the event loop, without that."""
+        """Functions of ours, and what they call of Python's, from the end of a task to that of the turn."""
         (task, *_), count = self.running(name), 0
 
         def counted(frame, event, argument):
             nonlocal count
-            count += event in ("call", "c_call")
+            count += event in ("call", "c_call") and HERE in frame.f_code.co_filename
 
         sys.setprofile(counted)
         try:
             self.s.finish(task)
+            self.s.loop.end()
         finally:
             sys.setprofile(None)
         return count
@@ -100,23 +107,34 @@ def test_workers_of_others_that_are_idle_are_not_looked_at():
     assert same(*found)
 
 
-def test_what_jobs_are_owed_beside_a_queue_is_looked_at_once_in_a_turn():
-    """Where Dask's own queue takes every slot."""
-    found = []
-    for nodes in (5, 50):
-        crowd = Crowd(1, nodes)
-        outside = crowd.submit("out", 1000)
-        crowd.submit("j0", 4 * nodes)
-        assert crowd.s.queued and crowd.gate.waves.pending
-        at_first = len(crowd.running("j0"))
-        assert at_first >= nodes
-        assert any(task.state == "processing" for task in outside)
-        found.append(crowd.calls_of_an_end("out"))
-    assert same(*found)
-    for _ in range(3):  # of one worker: it is owed another for each
-        crowd.s.finish(crowd.running("j0")[0])
+def test_what_ends_in_one_turn_is_followed_by_one_look():
+    crowd = Crowd(3, 4)
+    for name in crowd.jobs:
+        crowd.submit(name, 40)
+    looks, plain = [], crowd.gate.waves._let_jobs_pass
+    crowd.gate.waves._let_jobs_pass = lambda: looks.append(plain())
+    before = {name: len(crowd.running(name)) for name in crowd.jobs}
+    assert min(before.values()) >= 4
+    for task in [task for name in crowd.jobs for task in crowd.running(name)[:4]]:
+        crowd.s.finish(task)
+    assert not looks
     crowd.s.loop.end()
-    assert len(crowd.running("j0")) == at_first
+    assert len(looks) == 1 and before == {name: len(crowd.running(name)) for name in crowd.jobs}
+
+
+def test_beside_a_queue_that_takes_every_slot_a_job_has_as_many_as_threads():
+    crowd = Crowd(1, 5)
+    outside = crowd.submit("out", 1000)
+    crowd.submit("j0", 40)
+    job = crowd.jobs["j0"]
+    assert crowd.s.queued and any(task.state == "processing" for task in outside)
+    assert len(crowd.running("j0")) >= 5
+    for _ in range(3):
+        for task in [crowd.running("j0")[0], crowd.running("out")[0]]:
+            crowd.s.finish(task)
+        crowd.s.loop.end()
+        on = {a: [t.key[0] for t in crowd.s.workers[a].processing] for a in job.workers}
+        assert all(any(name.startswith("j0-") for name in names) for names in on.values()), on
 
 
 def test_a_million_ready_tasks_take_little(monkeypatch):
@@ -142,13 +160,17 @@ def test_kinds_of_which_nothing_is_left_are_forgotten():
         work = job.settle(i)
         job.performance.add(work, [{"action": "compute", "start": 0.0, "stop": 2.0}], 1)
         most = max(most, len(job.performance.works))
-    assert most <= KINDS and "lasting" in job.performance.works
+    assert most <= KINDS + 1 and "lasting" in job.performance.works
     assert job.performance.compute == 10.0 * KINDS and job.performance.tasks == 5 * KINDS > ENOUGH
     assert job.performance.io_share(lambda work: 0.5) == pytest.approx(0.5)  # of what is still known
     left = Performance()
     for i in range(3 * KINDS):
         left.work(f"kind-{i}").left = 1
     assert len(left.works) == 3 * KINDS  # those are needed
+    few = Performance()
+    for i in range(KINDS + 1):  # of which nothing is left of a few only
+        few.work(f"kind-{i}").left = i >= 300
+    assert len(few.works) == KINDS + 1
 
 
 def test_what_people_say_of_kinds_is_remembered_of_the_newest():

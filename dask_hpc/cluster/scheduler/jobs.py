@@ -4,7 +4,7 @@ from asyncio import Lock
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ ENOUGH = 10
 ENOUGH_DONE = 0.05
 #: prefixes of one job that are told apart even if nothing is left of them
 KINDS = 1000
+_ASIDE = 100  # keys that are not sorted, or void, in any row of ready tasks
 #: an end that is expected is corrected if it is off by more than this share of the time that is left
 _OFF = 0.1
 
@@ -47,7 +48,7 @@ class Performance:
     #: results, and their bytes
     tasks: int = 0
     nbytes: int = 0
-    # compute seconds of tasks of prefixes that are not told apart any more; at how many the next are forgotten
+    # compute seconds of prefixes that are not told apart any more; at how many the next are forgotten
     _forgotten: float = 0.0
     _most_works: int = KINDS
     # at how many results somebody should look
@@ -72,7 +73,7 @@ class Performance:
         """Where every task has a name of its own there are as many prefixes: the oldest of which nothing is
         left are forgotten."""
         over = [work for work in self.works.values() if not work.left]
-        for work in over[: len(over) - KINDS // 2]:
+        for work in over[: max(0, len(over) - KINDS // 2)]:
             self._forgotten += work.seconds
             del self.works[work.prefix]
         self._most_works = len(self.works) + KINDS // 2
@@ -179,7 +180,7 @@ class Performance:
 
 
 class _Late(NamedTuple):
-    """A key of a lower priority than one that came before it."""
+    """A key that came out of order."""
 
     priority: Any
     arrival: int
@@ -190,52 +191,57 @@ _NOT_THERE = object()
 
 
 class Ready:
-    """Keys by priority, and by arrival among equals. What comes in that order, as tasks of one graph after
-    the other do, takes about 50 bytes for each, all else 200: a job may have a million.
-    """
+    """Keys by priority, and by arrival among equals. About 60 bytes for each: a job may have a million. What
+    comes out of order waits aside until somebody asks for the best; then few go to a heap, of 100 bytes more
+    for each, and many are sorted together with all others."""
 
-    __slots__ = ("_arrivals", "_last", "_late", "_row", "_void", "_waiting")
+    __slots__ = ("_arrivals", "_last", "_late", "_new", "_row", "_void", "_waiting")
 
     def __init__(self) -> None:
         #: each key that waits, with its priority, or with its entry in the heap
         self._waiting: dict[Hashable, Any] = {}
-        #: keys that came in order, and the priority of the last; among equals they go before those of the heap
+        #: keys in order, and the priority of the last; among equals they go before those of the heap
         self._row: deque[Hashable] = deque()
         self._last: Any = None
         #: how many entries of the row are void of a key, the first ones
         self._void: dict[Hashable, int] = {}
-        #: a heap of those that came late; what is not in ``_waiting`` is void
+        #: those that came out of order since somebody asked
+        self._new: dict[Hashable, None] = {}
+        #: a heap of those that did before; what is not in ``_waiting`` is void
         self._late: list[_Late] = []
         self._arrivals = 0
 
     def add(self, priority: Any, key: Hashable) -> None:
         """One more. Adding it again replaces it."""
-        self.discard(key)
+        if key in self._waiting:
+            self.discard(key)
         if not self._waiting:
             self.clear()
-        if self._last is None or priority >= self._last:
+        self._waiting[key] = priority
+        if not self._new and (self._last is None or priority >= self._last):
             self._last = priority
             self._row.append(key)
-            self._waiting[key] = priority
         else:
-            self._arrivals += 1
-            late = self._waiting[key] = _Late(priority, self._arrivals, key)
-            heappush(self._late, late)
+            self._new[key] = None
+            if len(self._new) > len(self._row) + _ASIDE:
+                self._sort()
 
     def discard(self, key: Hashable) -> None:
         """It waits no more."""
         found = self._waiting.pop(key, _NOT_THERE)
         if found is _NOT_THERE:
             return
-        if type(found) is not _Late:
+        if key in self._new:
+            del self._new[key]
+        elif type(found) is not _Late:
             self._void[key] = self._void.get(key, 0) + 1
-        if len(self._row) + len(self._late) > 2 * len(self._waiting) + 100:
-            self._row = deque(key for key in self._row if not self._is_void(key))
-            self._late = [late for late in self._late if self._waiting.get(late.key) is late]
-            heapify(self._late)
+        if len(self._row) + len(self._late) > 2 * len(self._waiting) + _ASIDE:
+            self._sort()
 
     def first(self) -> tuple[Any, Hashable] | None:
         """The best, with its priority, or None."""
+        if self._new:
+            self._find_places()
         row, late, waiting = self._row, self._late, self._waiting
         while row and self._void and self._is_void(row[0]):
             row.popleft()
@@ -258,11 +264,33 @@ class Ready:
 
     def clear(self) -> None:
         """Nothing waits any more."""
-        self._row.clear()
-        self._late.clear()
-        self._waiting.clear()
-        self._void.clear()
+        for known in (self._waiting, self._row, self._void, self._new, self._late):
+            known.clear()
         self._last = None
+
+    def _find_places(self) -> None:
+        """For what came out of order."""
+        if 8 * (len(self._new) + len(self._late)) > len(self._row):
+            self._sort()
+            return
+        for key in self._new:
+            self._arrivals += 1
+            late = self._waiting[key] = _Late(self._waiting[key], self._arrivals, key)
+            heappush(self._late, late)
+        self._new.clear()
+
+    def _sort(self) -> None:
+        """All are in one row, and nothing is void."""
+        waiting = self._waiting
+        keys = [key for key in self._row if not self._is_void(key)]
+        for late in sorted(late for late in self._late if waiting.get(late.key) is late):
+            waiting[late.key] = late.priority
+            keys.append(late.key)
+        keys += self._new
+        keys.sort(key=waiting.__getitem__)
+        self._row, self._late = deque(keys), []
+        self._new.clear()
+        self._last = waiting[keys[-1]] if keys else None
 
     def _is_void(self, key: Hashable) -> bool:
         """Of the first entry of the row with this key, which is then taken out."""

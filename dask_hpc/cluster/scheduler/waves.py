@@ -7,10 +7,10 @@ state ``no-worker``, and pass when slots open on the job's workers, by Dask's ow
 of worker. A root task carries the job's gate while it is in flight, so that Dask may move it, and the wave
 at all other times: lost, retried and rescheduled it comes through here again.
 
-1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it (for what a
-   service keeps back also before it): what became ready by then has gone first, and nothing here runs
-   inside a transition. What becomes ready while slots are open, or comes with more workers, is looked at when
-   the turn of the event loop is over.
+1. Slots are looked at when the turn of the event loop is over in which Dask has looked whether its own queue
+   can go on: once, however many tasks have ended meanwhile. What became ready by then has gone first, and
+   nothing here runs inside a transition. So it is when tasks become ready while slots are open, or workers
+   come. For what a service keeps back slots are looked at where Dask does, before its queue and after it.
 2. Where Dask's queue of tasks outside of jobs takes every slot first, the job still gets as many tasks in
    flight as its workers have threads.
 3. A job that holds all workers is not restricted: its gate and its wave are empty, and Dask queues its
@@ -51,7 +51,7 @@ class Waves(compat.QueueExit):
         self._to_take_out: list[list[Hashable]] = []
         #: who holds a worker
         self._holder: dict[str, LiveJob] = {}
-        #: whether all that is pending is looked at, or, as a task has ended somewhere, who has a slot
+        #: whether all that is pending is looked at, or, as tasks have ended somewhere, who has a slot
         self._looks_at_all = False
         self._is_scheduled = False
         self._is_working = False
@@ -154,6 +154,10 @@ class Waves(compat.QueueExit):
 
     def wake(self) -> None:
         """Look at slots when this turn of the event loop is over."""
+        self._looks_at_all = True
+        self._look_later()
+
+    def _look_later(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._scheduler.loop.add_callback(self._run)
@@ -161,14 +165,14 @@ class Waves(compat.QueueExit):
     def _run(self) -> None:
         self._is_scheduled = False
         if not self._is_closed:
-            self._looks_at_all = True
             self.attempt(self._work)
-            self._looks_at_all = False
 
     def after_queue(self) -> None:
-        """Somewhere a worker may be able to take one more task."""
-        if self.pending or self.is_shut or self.queues.wants_look:
+        """Somewhere a worker may be able to take one more task: one look for all that end in this turn."""
+        if self.is_shut or self.queues.wants_look:
             self._work()
+        elif self.pending:
+            self._look_later()
 
     def before_queue(self) -> None:
         """What goes before Dask's queue, goes."""
@@ -203,16 +207,15 @@ class Waves(compat.QueueExit):
         addresses: Collection[str] = self._holder
         idle = compat.count_open(self._scheduler)
         if len(self.pending) < idle > sum(len(job.workers) for job in self.pending):
-            addresses = [address for job in self.pending for address in job.workers]
+            addresses = [a for job in self.pending for a in job.workers if a in self._holder]
         for slot in compat.free_slots(self._scheduler, addresses):
             slots.setdefault(self._holder[slot.address], []).append(slot)
         is_crowded = bool(self._scheduler.queued)
-        if self._looks_at_all:
+        if self._looks_at_all or is_crowded:
             jobs = list(self.pending)
         else:
             jobs = [job for job in slots if job in self.pending]
-            if is_crowded and len(jobs) < len(self.pending):
-                self.wake()  # what they are owed takes a look at all their workers: once in a turn
+        self._looks_at_all = False
         for job in jobs:
             if not job.confined:
                 self._hand_over(job)
