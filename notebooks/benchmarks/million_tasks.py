@@ -170,8 +170,10 @@ class Meter:
 
     def __init__(self):
         self.calls, self.spent = Counter(), Counter()
+        #: how often ours called Dask's there
+        self.crossed = Counter()
         self._stack, self._since = [], 0
-        self._costs = 0.0
+        self._costs = self._costs_across = 0.0
 
     def ours(self, name, call):
         """Count this."""
@@ -193,6 +195,7 @@ class Meter:
         def uncounted(*args, **kwargs):
             if not self._stack or self._stack[-1] is None:
                 return call(*args, **kwargs)
+            self.crossed[self._stack[-1]] += 1
             self._turn(None)
             try:
                 return call(*args, **kwargs)
@@ -215,24 +218,27 @@ class Meter:
         self._since = thread_time_ns()
 
     def calibrate(self, turns=20_000):
-        """Nanoseconds that one counted call adds to what is counted."""
+        """Nanoseconds that one counted call, and one from it into Dask's, add to what is counted."""
         nothing = Meter()
+        into = nothing.dasks(lambda *args, **kwargs: None)
         call = nothing.ours("nothing", lambda *args, **kwargs: None)
+        across = nothing.ours("across", lambda *args, **kwargs: into())
         for _ in range(turns):
             call("key", "waiting", "processing", stimulus_id="s", worker="w")
+            across("key", "waiting", "processing", stimulus_id="s", worker="w")
         self._costs = nothing.spent["nothing"] / turns
+        self._costs_across = nothing.spent["across"] / turns - self._costs
 
     def found(self):
         """Microseconds and calls by name, without those of counting."""
-        names = [name for name in self.spent if name is not None]
-        return {
-            name: ((self.spent[name] - self._costs * self.calls[name]) / 1e3, self.calls[name])
-            for name in names
-        }
+        spent = Counter(self.spent)
+        for name in spent:
+            spent[name] -= self._costs * self.calls[name] + self._costs_across * self.crossed[name]
+        return {name: (spent[name] / 1e3, self.calls[name]) for name in spent if name is not None}
 
     def reset(self):
-        self.calls.clear()
-        self.spent.clear()
+        for counts in (self.calls, self.spent, self.crossed):
+            counts.clear()
 
     def attach(self, scheduler, plugin):
         """To all ways from Dask's code into ours, and back."""

@@ -1,4 +1,4 @@
-"""What follows from the end of one task costs as much in a large cluster as in a small one: counted in calls."""
+"""What follows from the end of a task costs as much in a large cluster as in a small one, counted in calls."""
 
 import sys
 from collections import deque
