@@ -175,9 +175,12 @@ def send(scheduler: Any, places: Mapping[Any, str], stimulus_id: str) -> dict[An
     Their restriction is then this one worker: the caller sets another. (With one candidate Dask does
     not score workers, which takes time for each of them.)
     """
-    tasks = {key: task for key in places if (task := scheduler.tasks.get(key)) and task.state == "no-worker"}
-    for key, task in tasks.items():
-        task.worker_restrictions = {places[key]}
+    tasks = {}
+    for key, address in places.items():
+        task = scheduler.tasks.get(key)
+        if task is not None and task.state == "no-worker":
+            tasks[key] = task
+            task.worker_restrictions = {address}
     # Dask takes recommendations from the end.
     scheduler.transitions(dict.fromkeys(reversed(tasks), "processing"), stimulus_id)
     return {key: task for key, task in tasks.items() if task.state == "processing"}

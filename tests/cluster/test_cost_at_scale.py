@@ -1,4 +1,5 @@
-"""What follows from the end of a task costs as much in a large cluster as in a small one, counted in calls."""
+"""What follows from the end of a task costs as much in a large cluster as in a small one, counted in calls;
+and nothing is left of tasks that are over."""
 
 import sys
 from collections import deque
@@ -120,6 +121,28 @@ def test_what_ends_in_one_turn_is_followed_by_one_look():
     assert not looks
     crowd.s.loop.end()
     assert len(looks) == 1 and before == {name: len(crowd.running(name)) for name in crowd.jobs}
+
+
+def test_an_error_with_one_job_loses_no_task_of_another():
+    crowd = Crowd(2, 2)
+    crowd.submit("j0", 20)
+    crowd.submit("j1", 20)
+    waves, errors = crowd.gate.waves, []
+    crowd.count_error = lambda where, error: errors.append(str(error))
+    plain = waves._choose
+
+    def fails(job, slots, places):
+        if job is crowd.jobs["j1"] and not errors:
+            raise RuntimeError("on purpose")
+        plain(job, slots, places)
+
+    waves._choose = fails
+    while any(task.state != "memory" for task in crowd.s.tasks.values()):
+        for name in crowd.jobs:
+            for task in crowd.running(name):
+                crowd.s.finish(task)
+        crowd.s.loop.end()
+    assert errors == ["on purpose"]
 
 
 def test_beside_a_queue_that_takes_every_slot_a_job_has_as_many_as_threads():

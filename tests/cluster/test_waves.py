@@ -428,10 +428,10 @@ async def test_our_errors_switch_control_off_and_all_runs(
     async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:
         plugin = plugin_of(s)
 
-        def fails(job, slots):
+        def fails(job, slots, places):
             raise RuntimeError("on purpose")
 
-        plugin.control.gate.waves._let_pass = fails
+        plugin.control.gate.waves._choose = fails
         futures = c.map(inc, range(20), pure=False)
         assert await c.gather(futures) == list(range(1, 21))
         assert not plugin.is_on and not job.ready

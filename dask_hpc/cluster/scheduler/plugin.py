@@ -21,7 +21,7 @@ from dask_hpc.cluster.worker.bundles import BundlePlugin
 from dask_hpc.policy import Policy
 
 _SETTLED = ("memory", "erred", "forgotten")
-#: moves of which a job learns nothing: its task is owed before it is sent, and was settled when it had its result
+#: moves of which a job learns nothing: its task is owed before it is sent, and settled once it has its result
 _NO_NEWS = frozenset({("waiting", "processing"), ("queued", "processing"), ("memory", "released")})
 
 

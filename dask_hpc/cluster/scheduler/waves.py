@@ -167,6 +167,15 @@ class Waves(compat.QueueExit):
         if not self._is_closed:
             self.attempt(self._work)
 
+    def __call__(self, *, stimulus_id: str) -> None:
+        """With each task of the cluster that ends: what there is nothing to do for is not called."""
+        if not self.is_shut:
+            if self.queues.wants_look:
+                self.attempt(self.before_queue)
+            self._plain(stimulus_id=stimulus_id)
+        if self.is_shut or self.queues.wants_look or (self.pending and not self._is_scheduled):
+            self.attempt(self.after_queue)
+
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task: one look for all that end in this turn."""
         if self.is_shut or self.queues.wants_look:
@@ -216,36 +225,46 @@ class Waves(compat.QueueExit):
         else:
             jobs = [job for job in slots if job in self.pending]
         self._looks_at_all = False
+        places: dict[Hashable, str] = {}
+        try:
+            for job in jobs:
+                if not job.confined:
+                    self._hand_over(job)
+                elif job in slots:
+                    self._choose(job, slots[job], places)
+                elif is_crowded:
+                    self._choose(job, self._owed(job), places)
+        finally:
+            if places:  # they are not among those that wait any more
+                self._send(places)
         for job in jobs:
-            if not job.confined:
-                self._hand_over(job)
-            elif job in slots:
-                self._let_pass(job, slots[job])
-            elif is_crowded:
-                self._let_pass(job, self._owed(job))
             if not job.ready and not self.queues.is_awaited(job):
                 self.pending.pop(job, None)
 
-    def _let_pass(self, job: LiveJob, slots: list[compat.Slot]) -> None:
+    def _choose(self, job: LiveJob, slots: list[compat.Slot], places: dict[Hashable, str]) -> None:
         """As many of the job's ready root tasks as its workers have slots, one for each."""
         heapify(slots)
-        places: dict[Hashable, str] = {}
-        while slots and len(places) < _PORTION and (key := job.ready.pop()) is not None:
+        most = len(places) + _PORTION
+        while slots and len(places) < most and (key := job.ready.pop()) is not None:
             slot = slots[0]
             places[key] = slot.address
             if slot.free > 1:
                 heapreplace(slots, slot.used_once())
             else:
                 heappop(slots)
-        if places:
-            sent = compat.send(self._scheduler, places, f"hpc-wave-{job.id}")
-            for key, task in sent.items():
-                compat.restrict(task, job.gate)
-                job.passed.add(key)
-            for key in places.keys() - sent.keys():
-                self._wait_again(key, job)
         if slots and job.ready:
             self.wake()
+
+    def _send(self, places: dict[Hashable, str]) -> None:
+        """Root tasks of whatever jobs to their workers."""
+        sent = compat.send(self._scheduler, places, "hpc-wave")
+        for key in places:
+            job, task = self._owner.get(key), sent.get(key)
+            if job is not None and task is not None:
+                compat.restrict(task, job.gate)
+                job.passed.add(key)
+            elif job is not None:
+                self._wait_again(key, job)
 
     def _owed(self, job: LiveJob) -> list[compat.Slot]:
         return compat.owed_slots(self._scheduler, job.workers, lambda key: self._owner.get(key) is job)
