@@ -214,3 +214,47 @@ def test_what_is_assumed_and_doubted_of_kinds_is_so_of_the_newest():
         peaks.doubt([f"kind-{i}"])
     assert all(len(value) <= 1000 for value in vars(peaks).values())
     assert peaks.is_doubted("kind-2999") and len(list(peaks.known())) == 1000
+
+
+def room(job, gate):
+    """Bytes of all that is kept of a job's tasks, but for the owners of all tasks: these have the room that
+    was needed when tasks were most."""
+    parts = (*vars(job).values(), *vars(gate).values(), *vars(gate.waves).values())
+    kept = [part for part in parts if isinstance(part, dict | set | list) and part is not gate.owner]
+    return sum(map(sys.getsizeof, (*kept, *(getattr(job.ready, name) for name in Ready.__slots__))))
+
+
+def test_a_job_that_is_over_keeps_nothing_of_its_tasks_and_no_room_for_them():
+    found = []
+    for tasks in (10, 2000):
+        crowd = Crowd(1, 4)
+        job = crowd.jobs["j0"]
+        for _ in range(3):
+            mine = crowd.submit("j0", tasks)
+            more = crowd.submit("j0", tasks, [mine[0].key])
+            while any(task.state != "memory" for task in (*mine, *more)):
+                for task in crowd.running("j0"):
+                    crowd.s.finish(task)
+                crowd.s.loop.end()
+            for task in (*more, *mine):
+                crowd.s.release(task)
+        assert not crowd.s.tasks and not crowd.owner and not job.unfinished and not job.held
+        crowd.gate.lift(job)
+        assert not (job.ready or job.passed or crowd.gate.waves.pending or crowd.gate.freed)
+        found.append(room(job, crowd.gate))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("ended", [100, 5000])
+def test_a_job_that_lasts_keeps_no_more_after_many_tasks(ended):
+    crowd = Crowd(1, 4)
+    job = crowd.jobs["j0"]
+    for _ in range(ended // 50):
+        tasks = crowd.submit("j0", 50)
+        while any(task.state != "memory" for task in tasks):
+            for task in crowd.running("j0"):
+                crowd.s.finish(task)
+            crowd.s.loop.end()
+        for task in tasks:
+            crowd.s.release(task)
+    assert not crowd.s.tasks and room(job, crowd.gate) < 30_000

@@ -443,15 +443,15 @@ async def test_a_passing_error_does_no_harm(c, s, *workers):
     async with await dask_hpc.manage(c), running_job(c, s, nodes=1):
         plugin = plugin_of(s)
         waves = plugin.control.gate.waves
-        plain, failed = waves._let_pass, []
+        plain, failed = waves._choose, []
 
-        def fails_once(job, slots):
+        def fails_once(job, slots, places):
             if not failed:
                 failed.append(job)
                 raise RuntimeError("on purpose")
-            plain(job, slots)
+            plain(job, slots, places)
 
-        waves._let_pass = fails_once
+        waves._choose = fails_once
         assert await c.gather(c.map(inc, range(20), pure=False)) == list(range(1, 21))
         assert plugin.errors == 1 and plugin.is_on
 
