@@ -1,14 +1,16 @@
 """A rig for live.ipynb: what we add to a scheduler of 1,000 workers and 1,000,000 tasks, and a soak.
 
-``python million_tasks.py cost|soak ...`` prints what it measured as JSON. The scheduler is Dask's own, with our
-plugin on it. Its workers are states without processes: they end a task when the rig says so, and what they and the
-scheduler tell each other goes through Dask's form of messages, as on a wire, but through no socket. Graphs are
-blocks that are read, two of which each block of work needs, summed up by twenties: one future is left of each.
+``python million_tasks.py cost|soak ...`` prints what it measured as JSON. The scheduler is Dask's own, with
+our plugin on it. Its workers are states without processes: they end a task when the rig says so. What they
+and the scheduler tell each other goes through Dask's form of messages, as on a wire, but through no socket.
+Graphs are blocks that are read, two of which each block of work needs, summed up by twenties: one future is
+left of each.
 
-The scheduler's time is that of its thread, while it takes messages in, does what follows and makes messages of its
-own. Ours is counted where Dask's code calls ours and ours calls Dask's (``Meter``), and beside it the difference
-from a scheduler without us that runs the same graphs by turns: that has also what we make Dask do. Bytes of ours
-are all that is reached from the plugin through objects of ours and containers, and that Dask has not, too.
+The scheduler's time is that of its thread, while it takes messages in, does what follows and makes messages
+of its own: of two schedulers by turns, one of which has never heard of us. Then ours is counted where Dask's
+code calls ours and ours calls Dask's (``Meter``). That says where it goes, and is too much by what counting
+does to caches. Bytes of ours are all that is reached from the plugin through objects of ours and containers,
+and that Dask has not, too.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from collections import Counter, deque
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial, wraps
 from random import Random
+from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from time import perf_counter, thread_time_ns
 
@@ -66,7 +69,7 @@ class Wire:
 
 
 class Fleet:
-    """Workers that end their tasks in the order in which they were given them, as soon as they are asked to."""
+    """Workers that end their tasks in the order in which they were given them, when they are asked to."""
 
     def __init__(self, scheduler, count, per_node=1):
         self.scheduler, self.wires, self.inbox = scheduler, {}, deque()
@@ -118,7 +121,8 @@ class Fleet:
     def _finished(self, address, key, run_id):
         began = 1.7e9 + self.time
         done = {
-            "op": "task-finished", "key": key, "worker": address, "stimulus_id": "task-finished-1.0", "run_id": run_id,
+            "op": "task-finished", "key": key, "worker": address, "stimulus_id": "task-finished-1.0",
+            "run_id": run_id,
             "metadata": {}, "nbytes": BLOCK, "type": INT, "typename": "int", "thread": 1,
             "startstops": [{"action": "compute", "start": began, "stop": began + 0.5}],
         }  # fmt: skip
@@ -166,7 +170,7 @@ def graph(name, count):
 
 
 class Meter:
-    """Processor time of our code on this thread: from where Dask's calls it to where it calls Dask's, and back."""
+    """Processor time of our code on this thread: from where Dask's calls it to where it calls Dask's."""
 
     def __init__(self):
         self.calls, self.spent = Counter(), Counter()
@@ -475,7 +479,8 @@ async def cost(kind, workers, tasks, jobs, run, policy):
         hooks_us = sum(spent for spent, _ in found.values()) / ended
         grown = after - before
         return {
-            "transitions": found.get("transition", (0, 0))[1] / ended, "kind": kind, "workers": workers, "live": live, "ended": ours.fleet.ended,
+            "transitions": found.get("transition", (0, 0))[1] / ended, "kind": kind, "workers": workers,
+            "live": live, "ended": ours.fleet.ended, "peak_mb": getrusage(RUSAGE_SELF).ru_maxrss / 1e3,
             "plain_us": dask_us, "hooks_us": hooks_us,
             "share": hooks_us / dask_us,
             "by": {name: (spent / ended, calls / ended) for name, (spent, calls) in sorted(
@@ -488,8 +493,8 @@ async def cost(kind, workers, tasks, jobs, run, policy):
 
 
 async def _by_turns(plain, ours, count):
-    """Nanoseconds of the scheduler for each of the tasks that end together, without us and with us: the machine
-    changes its speed more slowly than that."""
+    """Nanoseconds of the scheduler for each of the tasks that end together, without us and with us: the
+    machine changes its speed more slowly than that."""
     found, until, in_vain = [], plain.fleet.ended + count, 0
     while plain.fleet.ended < until and in_vain < 500:
         (ended, without), (ours_ended, with_us) = await plain.fleet.step(), await ours.fleet.step()
@@ -537,7 +542,7 @@ def _shown(ours):
 
 
 async def soak(workers, tasks, size, at_once, every, policy, seed=1):
-    """Jobs of ``size`` tasks, so many at once, which are resized all the time, until so many tasks are done."""
+    """Jobs of ``size`` tasks, so many at once, resized all the time, until so many tasks are done."""
     async with side(workers) as ours:
         await ours.manage(policy)
         dice, number, running, rows, resizes = Random(seed), 0, deque(), [], 0
@@ -565,8 +570,9 @@ async def soak(workers, tasks, size, at_once, every, policy, seed=1):
                 gc.collect()
                 found = bytes_of_ours(ours.scheduler, ours.plugin)
                 rows.append({
-                    "ended": told, "bytes": sum(found.values()), "tasks": len(ours.scheduler.tasks), "jobs": number,
-                    "most": found.most_common(6), "resizes": resizes, "seconds": perf_counter() - began,
+                    "ended": told, "bytes": sum(found.values()), "tasks": len(ours.scheduler.tasks),
+                    "jobs": number, "most": found.most_common(6), "resizes": resizes,
+                    "seconds": perf_counter() - began,
                 })  # fmt: skip
                 print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         return {"workers": workers, "policy": policy, "rows": rows, "errors": ours.plugin.errors}
@@ -594,7 +600,7 @@ def main():
     parser.add_argument("--tasks", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--run", type=int, default=50_000, help="tasks that end while somebody counts")
-    parser.add_argument("--size", type=int, default=1_000, help="tasks of a job of the soak")
+    parser.add_argument("--size", type=int, default=500, help="tasks of a job of the soak")
     parser.add_argument("--every", type=int, default=100_000, help="tasks between two looks at memory")
     parser.add_argument("--policy", default="fpsma-pwma")
     given = parser.parse_args()
