@@ -301,18 +301,22 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 
 
+def annotated(scheduler):
+    """Dask's, which may be more for our sake."""
+    some = (task.annotations for task in scheduler.tasks.values())
+    return sum(sys.getsizeof(one) for one in some if one is not None)
+
+
 def bytes_of_ours(scheduler, plugin):
     """By the attribute of ours that was reached first, breadth first; what Dask has, too, is not counted."""
-    seen, annotated = {id(scheduler), id(scheduler.tasks)}, 0
+    seen = {id(scheduler), id(scheduler.tasks)}
     for key, task in scheduler.tasks.items():
-        if task.annotations is not None:
-            annotated += sys.getsizeof(task.annotations)
         seen.update((id(key), id(task), id(task.priority)))
         if isinstance(key, tuple):
             seen.update(map(id, key))
         if task.priority:
             seen.update(map(id, task.priority))
-    found = Counter({"TaskState.annotations": annotated})  # Dask's, for our sake
+    found = Counter()
     todo = deque([(plugin, "")])
     while todo:
         one, name = todo.popleft()
@@ -461,6 +465,7 @@ async def cost(kind, workers, tasks, jobs, run, policy):
         await ours.settle()
         gc.collect()
         after = bytes_of_ours(ours.scheduler, ours.plugin)
+        after["TaskState.annotations"] = annotated(ours.scheduler) - annotated(plain.scheduler)
         live = len(ours.scheduler.tasks)
         beats = _pairs(plain.fleet.heartbeat, ours.fleet.heartbeat, 5, workers)
         shown = _shown(ours)
@@ -477,7 +482,7 @@ async def cost(kind, workers, tasks, jobs, run, policy):
         ended = ours.fleet.ended - before_counting
         dask_us = sum(one[0] for one in counted) / len(counted) / 1e3
         hooks_us = sum(spent for spent, _ in found.values()) / ended
-        grown = after - before
+        grown = +(after - before)
         return {
             "transitions": found.get("transition", (0, 0))[1] / ended, "kind": kind, "workers": workers,
             "live": live, "ended": ours.fleet.ended, "peak_mb": getrusage(RUSAGE_SELF).ru_maxrss / 1e3,
@@ -497,7 +502,10 @@ async def _by_turns(plain, ours, count):
     machine changes its speed more slowly than that."""
     found, until, in_vain = [], plain.fleet.ended + count, 0
     while plain.fleet.ended < until and in_vain < 500:
-        (ended, without), (ours_ended, with_us) = await plain.fleet.step(), await ours.fleet.step()
+        if len(found) % 2:
+            (ended, without), (ours_ended, with_us) = await plain.fleet.step(), await ours.fleet.step()
+        else:
+            (ours_ended, with_us), (ended, without) = await ours.fleet.step(), await plain.fleet.step()
         if ended and ours_ended:
             found.append((without / ended, with_us / ours_ended))
         else:

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, Literal, NamedTuple
 
-from dask_hpc.dask import GATE, Places, Wishes
+from dask_hpc.dask import GATE, JobPlaces, Wishes
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Indices
 from dask_hpc.planning.figures import JobFigures
@@ -389,7 +389,7 @@ class LiveJob:
         self.confined = True
         #: the one set of addresses that restricts all its tasks; editing it in place moves them all.
         #: Empty if the job is not confined, or done
-        self.gate: set[str] = Places({GATE})
+        self.gate: set[str] = JobPlaces({GATE})
         #: the set that restricts its root tasks while they are not in flight
         self.wave: set[str] = {GATE}
         #: root tasks: those that wait for a slot, and those that carry the gate: in flight, or handed to Dask

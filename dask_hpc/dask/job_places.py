@@ -7,7 +7,7 @@ from typing import Any
 from dask_hpc.dask.scheduler import put
 
 
-class Places(set[str]):
+class JobPlaces(set[str]):
     """Addresses that restrict tasks. It remembers which connected workers these are, until it is edited or
     there are more or fewer workers than before. Whoever copies it has a plain set."""
 
@@ -32,7 +32,7 @@ class Places(set[str]):
 
 def _edits(plain: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(plain)
-    def edit(self: Places, *given: Any) -> Any:
+    def edit(self: JobPlaces, *given: Any) -> Any:
         self._workers = None
         return plain(self, *given)
 
@@ -43,12 +43,12 @@ for _name in (
     "add", "clear", "difference_update", "discard", "intersection_update", "pop", "remove",
     "symmetric_difference_update", "update", "__iand__", "__ior__", "__isub__", "__ixor__",
 ):  # fmt: skip
-    setattr(Places, _name, _edits(getattr(set, _name)))
+    setattr(JobPlaces, _name, _edits(getattr(set, _name)))
 
 
 def remember_places(scheduler: Any) -> Callable[[], None]:
     """Dask looks up all workers that a restricted task may run on, anew for each task that is ready or may be
-    stolen: 40 us if they are 250. Not for those that share ``Places``. Answers what ends that.
+    stolen: 40 us if they are 250. Not for those that share ``JobPlaces``. Answers what ends that.
 
     Only workers that run are answered, whatever was remembered: while one leaves, Dask may place tasks before
     plugins hear of it, and another may have come in its place.
@@ -57,7 +57,12 @@ def remember_places(scheduler: Any) -> Callable[[], None]:
 
     def valid_workers(task: Any) -> Any:
         places = task.worker_restrictions
-        if type(places) is not Places or not places or task.host_restrictions or task.resource_restrictions:
+        if (
+            type(places) is not JobPlaces
+            or not places
+            or task.host_restrictions
+            or task.resource_restrictions
+        ):
             return plain(task)
         found = places.workers(scheduler)
         return found if found <= scheduler.running else found & scheduler.running

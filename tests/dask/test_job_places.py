@@ -36,7 +36,7 @@ def scheduler_with(*addresses):
 
 @given(st.lists(st.lists(happenings, max_size=3), max_size=20))
 def test_as_dask_finds_them(turns):
-    s, places = scheduler_with(*ADDRESSES[:3]), compat.Places(ADDRESSES[:2])
+    s, places = scheduler_with(*ADDRESSES[:3]), compat.JobPlaces(ADDRESSES[:2])
     (task,) = s.make(["x"])
     task.worker_restrictions = places
     end = compat.remember_places(s)
@@ -63,7 +63,7 @@ def test_as_dask_finds_them(turns):
 
 
 def test_they_are_looked_up_once():
-    s, places = scheduler_with(*ADDRESSES), compat.Places(ADDRESSES[:4])
+    s, places = scheduler_with(*ADDRESSES), compat.JobPlaces(ADDRESSES[:4])
     tasks = s.make(["x", "y"])
     for task in tasks:
         task.worker_restrictions = places
@@ -78,7 +78,7 @@ def test_they_are_looked_up_once():
 
 @pytest.mark.parametrize("name", ["worker_restrictions", "host_restrictions", "resource_restrictions"])
 def test_what_the_user_restricts_is_dasks_business(name):
-    s, places = scheduler_with(*ADDRESSES), compat.Places(ADDRESSES[:4])
+    s, places = scheduler_with(*ADDRESSES), compat.JobPlaces(ADDRESSES[:4])
     (task,) = s.make(["x"])
     task.worker_restrictions = places
     wanted = {
@@ -94,7 +94,7 @@ def test_what_the_user_restricts_is_dasks_business(name):
 
 def test_who_comes_as_another_leaves_is_not_taken_for_it():
     """Dask may place tasks before any plugin hears that a worker is gone, and ours may be the last."""
-    s, places = scheduler_with(*ADDRESSES[:3]), compat.Places(ADDRESSES[:2])
+    s, places = scheduler_with(*ADDRESSES[:3]), compat.JobPlaces(ADDRESSES[:2])
     (task,) = s.make(["x"])
     task.worker_restrictions = places
     compat.remember_places(s)
@@ -106,7 +106,7 @@ def test_who_comes_as_another_leaves_is_not_taken_for_it():
 
 
 def test_copies_and_pickles_are_plain_sets():
-    s, places = scheduler_with(*ADDRESSES), compat.Places(ADDRESSES[:2])
+    s, places = scheduler_with(*ADDRESSES), compat.JobPlaces(ADDRESSES[:2])
     places.workers(s)
     for other in (places.copy(), places | set(), pickle.loads(pickle.dumps(places))):
         assert other == places and type(other) is set
