@@ -39,7 +39,7 @@ import dask_hpc
 
 QUIET = {
     "distributed.scheduler.active-memory-manager.start": False,
-    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.work-stealing-interval": "1h",  # it is on, and never looks
     "distributed.scheduler.worker-ttl": None,
 }
 BATCH, LEAVES, BLOCK = 64, 20, 8 << 20
