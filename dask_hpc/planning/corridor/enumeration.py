@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from math import inf, isinf
+from math import inf, isinf, prod
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,15 @@ def enumerate_all(
     only the one that changes fewest nodes can be part of an optimum. ``proven`` has as few idle nodes as the
     optimum: then that number is not looked for, nor what changes more nodes.
     """
+    most_sizes = max((len(part.sizes) for part in parts), default=0)
+    # The size of the last follows from the number of idle nodes. Equal power side by side: alike at once.
+    order = sorted(parts, key=lambda part: (len(part.sizes) == most_sizes, part.power))
+    if proven is None and prod(len(part.sizes) for part in parts) <= min(_FEW, limit):
+        return _best_of_few(problem, order)
     idle_nodes = None if proven is None else proven.idle_nodes
     most_changed = np.inf if proven is None else proven.changed
     used, changed = np.zeros(1, np.int64), np.zeros(1, np.int64)
     least, most = np.full(1, problem.constant.least), np.full(1, problem.constant.most)
-    most_sizes = max((len(part.sizes) for part in parts), default=0)
-    # The size of the last follows from the number of idle nodes. Equal power side by side: alike at once.
-    order = sorted(parts, key=lambda part: (len(part.sizes) == most_sizes, part.power))
     needed = sum(part.sizes[0] for part in order)
     steps: list[tuple[Ints, Ints]] = []
     for part in order:
@@ -63,6 +65,26 @@ def enumerate_all(
     return found
 
 
+def _best_of_few(problem: CorridorProblem, order: Sequence[Part]) -> dict[str, int]:
+    """The same where there are few of them: all at once, as sums of everything with everything."""
+    used, changed = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    least, most = np.full(1, problem.constant.least), np.full(1, problem.constant.most)
+    for part in order:
+        sizes = _array(part.sizes)
+        used = np.add.outer(used, sizes).ravel()
+        changed = np.add.outer(changed, abs(sizes - part.now)).ravel()
+        least = np.add.outer(least, part.power.least * sizes).ravel()
+        most = np.add.outer(most, part.power.most * sizes).ravel()
+    idle = problem.nodes - used
+    fits = np.flatnonzero(idle >= 0)
+    if len(fits) < len(idle):
+        idle, changed, least, most = idle[fits], changed[fits], least[fits], most[fits]
+    watts = idle * problem.idle
+    best = fits[best_index(problem, idle, changed, least + watts, most + watts)]
+    places = np.unravel_index(best, [len(part.sizes) for part in order]) if order else ()
+    return {part.id: int(part.sizes[at]) for part, at in zip(order, places, strict=True)}
+
+
 def _array(sizes: Sequence[int]) -> Ints:
     if isinstance(sizes, range):  # much faster than through its numbers
         return np.arange(sizes.start, sizes.stop, sizes.step, dtype=np.int64)
@@ -73,8 +95,8 @@ def best_index(problem: CorridorProblem, idle: Ints, changed: Ints, least: Float
     """The first in the order of the program: nearest to the corridor, fewest idle, fewest changed, slack."""
     slack = np.minimum(least - problem.floor, problem.ceiling - most)
     outside = np.where(slack >= -TINY, 0.0, -slack)
-    at = np.arange(len(idle))
-    for level in (outside, idle, changed, -slack):
+    at = np.flatnonzero(outside <= outside.min() + TINY)
+    for level in (idle, changed, -slack):
         values = level[at]
         at = at[values <= values.min() + TINY]
     return int(at[0])
