@@ -118,6 +118,10 @@ class Followed(NamedTuple):
     seen: int
     #: iterations in a row that were not as expected
     drifting: int = 0
+    #: whether the partition in force was made by what was measured under another one, and not yet held to it
+    is_promised: bool = False
+    #: what was in force since there was a reason to divide, with the seconds that an iteration took under it
+    tried: tuple[tuple[Partition, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,10 @@ class InSitu(PlacementStrategy):
     expected, if that saves at least ``gain`` of the time that is left; if not, what was measured is
     expected from then on. When nodes or analyses come or go, or memory no longer holds those in situ,
     they are divided at once.
+
+    What a part takes depends on what runs beside it, so a new partition is a promise: once it was measured
+    itself, it is thought of again by what it took, however little that departs. What was tried before
+    counts then as it was measured, so nothing is tried twice.
     """
 
     name: ClassVar[str] = "in-situ"
@@ -182,6 +190,8 @@ class InSitu(PlacementStrategy):
             return None, memory
         if not memory.is_measured:
             return self._divide(view, problem, view.phases, 0.0, f"measured in {view.measured} iterations")
+        if memory.is_promised:
+            return self._hold_to_promise(view, problem, view.phases, memory)
         if view.done == memory.seen:
             return None, memory
         drifting = memory.drifting + 1 if self._departs(view.phases, memory.expected) else 0
@@ -210,7 +220,8 @@ class InSitu(PlacementStrategy):
         new = partition(guessed(problem), self.order)
         known = {one.name for one in memory.problem.analyses}
         all_known = memory.is_measured and all(one.name in known for one in problem.analyses)
-        return self._answer(view, new, cause), self._note(view, problem, new.phases, all_known)
+        note = self._note(view, problem, new.phases, all_known)
+        return self._answer(view, new, cause), note._replace(is_promised=all_known)
 
     def _divide(
         self, view: PipelineView, problem: PartitionProblem, found: Phases, gain: float, cause: str
@@ -219,7 +230,28 @@ class InSitu(PlacementStrategy):
         new = partition(guessed(problem), self.order)
         answer = self._answer(view, new, cause) if self._pays(view, problem, found, new, gain) else None
         # if nothing changes, what was found is what is expected now: the same drift is no reason again
-        return answer, self._note(view, problem, found if answer is None else new.phases, True)
+        note = self._note(view, problem, found if answer is None else new.phases, True)
+        if answer is not None and view.partition is not None:
+            tried = ((view.partition, found.iteration(self.mode)),)
+            note = note._replace(is_promised=True, tried=tried)
+        return answer, note
+
+    def _hold_to_promise(
+        self, view: PipelineView, problem: PartitionProblem, found: Phases, memory: Followed
+    ) -> tuple[Placement | None, Followed]:
+        """The partition in force was measured now: whether another one is better after all."""
+        current, took = view.partition, found.iteration(self.mode)
+        assert current is not None
+        new = partition(guessed(problem), self.order)
+        known = next((seconds for one, seconds in memory.tried if one.runs_like(new)), 0.0)
+        answer = None
+        if known <= (1 - self.gain) * took and self._pays(view, problem, found, new, self.gain):
+            promised, there = (show_duration(one) for one in (memory.expected.iteration(self.mode), took))
+            answer = self._answer(view, new, f"an iteration takes {there} instead of {promised}")
+        note = self._note(view, problem, found if answer is None else new.phases, True)
+        if answer is not None:
+            note = note._replace(is_promised=not known, tried=(*memory.tried, (current, took)))
+        return answer, note
 
     def _answer(self, view: PipelineView, new: Partition, cause: str) -> Placement | None:
         """The new partition, unless it is the one in force."""
