@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_hpc.model.job import runs
-from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Floats, Ints, Part
+from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Flags, Floats, Ints, Part
 
 _FEW = 20_000  # are not worth a search for those that are alike
 
@@ -110,6 +110,64 @@ def _unlike(used: Ints, least: Floats, most: Floats, changed: Ints) -> Ints:
     is_new[1:] = np.logical_or.reduce([np.diff(key[order]) != 0 for key in keys])
     kept: Ints = order[is_new]
     return kept
+
+
+_CELLS = 200_000  # pairs of nodes and power, for each of which is noted whether it can be reached
+
+
+def least_outside(problem: CorridorProblem, step: float) -> Floats | None:
+    """For every number of idle nodes, from the fewest on, how many watts outside the most power must be.
+
+    Power per node is in multiples of ``step`` (see ``common_step``), so of all distributions there are only so
+    many different ones: those of one number of nodes and one power are the same here. inf where no sizes add up.
+    None if that would be too many. Exact if the power of all parts is known, else a bound.
+    """
+    parts = [part for part in problem.parts if len(part.sizes) > 1]
+    free = problem.nodes - sum(part.sizes[0] for part in problem.parts)
+    most = sum(part.sizes[-1] - part.sizes[0] for part in parts)
+    watts = np.array([part.power.most for part in parts] or [0.0])
+    lowest = float(watts.min())
+    if not step and watts.max() > lowest:
+        return None
+    weights = np.rint((watts - lowest) / (step or 1.0)).astype(int).tolist()
+    width = free * max(weights) + 1
+    if (free + 1) * width > _CELLS:
+        return None
+    reached = np.zeros((free + 1, width), bool)
+    reached[0, 0] = True
+    for part, weight in zip(parts, weights, strict=False):
+        reached = _reached_with(reached, part, weight)
+    idle = np.arange(max(0, free - most), free + 1)
+    reached = reached[free - idle]
+    fixed = problem.constant.most + sum(part.power.most * part.sizes[0] for part in problem.parts)
+    power = fixed + idle * problem.idle + (free - idle) * lowest
+    power = power[:, None] + step * np.arange(width)
+    outside = np.maximum(power - problem.ceiling, problem.floor - power)
+    found: Floats = np.where(reached, np.where(outside > TINY, outside, 0.0), np.inf).min(axis=1)
+    return found
+
+
+def _reached_with(reached: Flags, part: Part, weight: int) -> Flags:
+    """What can be reached if this part has one of its sizes, each node of it so many steps of power."""
+    least = part.sizes[0]
+    if not part.is_contiguous:
+        found = np.zeros_like(reached)
+        for size in part.sizes:
+            _or_shifted(found, reached, size - least, weight)
+        return found
+    count, done = min(len(part.sizes), len(reached)), 1
+    while done < count:
+        more = min(done, count - done)
+        found = reached.copy()
+        _or_shifted(found, reached, more, weight)
+        reached, done = found, done + more
+    return reached
+
+
+def _or_shifted(found: Flags, reached: Flags, nodes: int, weight: int) -> None:
+    rows, columns = reached.shape
+    if nodes < rows and nodes * weight < columns:
+        found[nodes:, nodes * weight :] |= reached[: rows - nodes, : columns - nodes * weight]
 
 
 _SCALES = (1.0, 2.0, 10.0, 100.0, 1000.0)

@@ -20,6 +20,7 @@ from dask_hpc.planning.corridor.enumeration import (
     common_step,
     down_to,
     enumerate_all,
+    least_outside,
     node_step,
     slack_on_steps,
 )
@@ -293,7 +294,8 @@ class _CorridorSearch:
         step = node_step(self._problem.parts)
         free = self._bounds.most_idle - self._bounds.fewest_idle - np.arange(len(outside))
         outside[free % step != 0 if step else free != 0] = np.inf
-        return outside
+        exact = least_outside(self._problem, self._most_step)
+        return outside if exact is None else np.maximum(outside, exact)
 
     def _tightened(self, edges: Edges, at: int) -> Edges:
         """The outermost powers inside that whole nodes can have."""

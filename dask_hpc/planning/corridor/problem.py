@@ -14,6 +14,7 @@ from dask_hpc.model.speedup import Constraint, is_legal
 from dask_hpc.model.units import count_nodes
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 #: watts that count as nothing: rounding errors of sums, and the tolerance of solvers
