@@ -226,7 +226,7 @@ def test_what_was_tried_has_to_be_better_by_the_gain():
     assert [done for done, _ in run.reasons] == [0, 3]
 
 
-.mark.parametrize(("left", "times"), [(1000, 3), (9, 2)])
+@pytest.mark.parametrize(("left", "times"), [(1000, 3), (9, 2)])
 def test_taking_it_back_has_to_earn_its_cost(left, times):
     run = Crowded(all_by(2.0), left=left, change_cost=5.0).iterate(9)
     assert len(run.reasons) == times
@@ -265,8 +265,8 @@ def test_nothing_is_tried_twice():
     assert len(run.reasons) == 3
 
 
-(st.lists(st.floats(0.5, 4.0), min_size=9, max_size=9))
-(max_examples=100, deadline=None)
+@given(st.lists(st.floats(0.5, 4.0), min_size=9, max_size=9))
+@settings(max_examples=100, deadline=None)
 def test_whatever_company_does_it_ends_with_the_best_of_what_was_tried(factors):
     table = {
         frozenset(names): tuple(factors[3 * at : 3 * at + 3])
