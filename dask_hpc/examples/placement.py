@@ -27,9 +27,9 @@ _TURNS = 20  # of the plate's own iterations, in one of this example's: blocks a
 HALO = {"y": _TURNS * heat.STEPS}
 #: distances over which the analyses look. How long a transform takes beside a step differed by about a factor
 #: of two between processors we tried. The far one is such that the whole analysis takes longer than a step on
-#: all of them: were it shorter, both plain placements might take the same, and there would be nothing to gain.
-#: The near one is such that it matters where that analysis runs: what can be gained at most is its time (at 10
-#: distances that was 7 % of an iteration, as much as two runs of the same placement differ by).
+#: each of them: were it shorter, both plain placements might take the same, and nothing could be gained. The
+#: near one is such that it matters where that analysis runs, as its time is all that can be gained: at 10
+#: distances that was 7 % of an iteration, as much as two runs of the same placement differ by.
 _NEARBY, _FAR = 60, 130
 
 

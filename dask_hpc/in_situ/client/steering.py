@@ -285,8 +285,8 @@ class Auto:
         self._diary.change(iteration, placement.partition, placement.reason)
 
     def _expect(self) -> None:
-        """What is expected of a partition, once its parts were measured under it: before, it was guessed, or what
-        they took under another one, beside others."""
+        """What is expected of a partition, once its parts were measured under it. Before, that was guessed,
+        or what they took under another one, beside others."""
         current = self._partition
         if self._is_expected or current is None or self._measured.count < self._strategy.warm_up:
             return

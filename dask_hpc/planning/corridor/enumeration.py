@@ -118,9 +118,9 @@ _CELLS = 200_000  # pairs of nodes and power, for each of which is noted whether
 def least_outside(problem: CorridorProblem, step: float) -> Floats | None:
     """For every number of idle nodes, from the fewest on, how many watts outside the most power must be.
 
-    Power per node is in multiples of ``step`` (see ``common_step``), so of all distributions there are only so
-    many different ones: those of one number of nodes and one power are the same here. inf where no sizes add up.
-    None if that would be too many. Exact if the power of all parts is known, else a bound.
+    Power differs by multiples of ``step`` (see ``common_step``), so there are only so many different sums of
+    nodes and power, and which of them there are is found part by part. inf where no sizes add up. None if
+    power has no step, or there are too many. Exact if the power of all parts is known, else a bound.
     """
     parts = [part for part in problem.parts if len(part.sizes) > 1]
     free = problem.nodes - sum(part.sizes[0] for part in problem.parts)

@@ -288,7 +288,9 @@ class InSitu(PlacementStrategy):
             return True
         now = placed(problem, int(current.nodes), int(current.helper_cores), current.in_situ).iteration
         iteration = found.iteration(self.mode)
-        return new.iteration < now and self._saves(view, (1 - new.iteration / now) * iteration, iteration, gain)
+        return new.iteration < now and self._saves(
+            view, (1 - new.iteration / now) * iteration, iteration, gain
+        )
 
     def _saves(self, view: PipelineView, seconds: float, iteration: float, gain: float) -> bool:
         """Whether that is so much less for an iteration, and in what is left more than the change costs."""

@@ -438,9 +438,7 @@ class Decision:
             for running in self.snapshot.running.values()
             if running.job.kind == "malleable"
         ]
-        repair = Repair(
-            self.snapshot, self.balance, bounds, movable, self.strategy.time_limit, self.known
-        )
+        repair = Repair(self.snapshot, self.balance, bounds, movable, self.strategy.time_limit, self.known)
         problem = repair.problem("any", self._candidates())
         expected = self.balance.planned
         lowest, highest, help_ = expected.most, expected.least, ""

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.speedup import CONSTRAINTS
-from dask_hpc.planning.corridor import CorridorProblem, Part, guaranteed, reachable, sizes_of, solve
-from dask_hpc.planning.corridor import enumeration
+from dask_hpc.planning.corridor import (
+    CorridorProblem,
+    Part,
+    enumeration,
+    guaranteed,
+    reachable,
+    sizes_of,
+    solve,
+)
 from dask_hpc.planning.corridor.enumeration import common_step, enumerate_all, least_outside
 from dask_hpc.planning.corridor.fast import search
 from dask_hpc.planning.corridor.problem import distribution
@@ -144,9 +151,7 @@ def test_the_least_outside_is_that_of_every_distribution(problem):
 
 def test_no_least_outside_of_measured_power_or_of_too_many_nodes():
     def of(nodes, *watts):
-        parts = tuple(
-            Part(f"j{n}", PowerRange(one, one), range(1, nodes), 1) for n, one in enumerate(watts)
-        )
+        parts = tuple(Part(f"j{n}", PowerRange(one, one), range(1, nodes), 1) for n, one in enumerate(watts))
         problem = CorridorProblem(nodes, 71.0, 5_000.0, 5_010.0, parts)
         return least_outside(problem, common_step(np.array(watts)))
 
