@@ -1,5 +1,7 @@
 """The corridor's program against every distribution there is."""
 
+import random
+from dataclasses import replace
 from itertools import product
 from math import inf
 
@@ -131,22 +133,28 @@ def test_what_bounds_prove_is_true(problem):
             assert value - bound <= found.gap * max(abs(value), abs(bound), 1.0) + 1e-5
 
 
+def known(power):
+    return PowerRange(power.most, power.most)
+
+
 @given(problems())
 @settings(max_examples=200, deadline=None)
 def test_the_least_outside_is_that_of_every_distribution(problem):
+    parts = tuple(replace(part, power=known(part.power)) for part in problem.parts)
+    certain = replace(problem, parts=parts, constant=known(problem.constant))
     powers = np.array([part.power.most for part in problem.parts if len(part.sizes) > 1])
-    found = least_outside(problem, common_step(powers))
-    by_idle = {}
-    for _, idle, least, most in every(problem):
-        outside = max(0.0, most - problem.ceiling, problem.floor - least)
-        by_idle[idle] = min(outside, by_idle.get(idle, inf))
-    ranges = [problem.constant, *(part.power for part in problem.parts)]
-    is_exact = all(power.least == power.most for power in ranges)
     fewest = max(0, problem.nodes - sum(part.sizes[-1] for part in problem.parts))
-    assert len(found) == 1 + problem.nodes - sum(part.sizes[0] for part in problem.parts) - fewest
-    for idle, outside in enumerate(found, fewest):
-        real = by_idle.get(idle, inf)
-        assert outside == pytest.approx(real, abs=1e-5) if is_exact else outside <= real + 1e-5
+    for one in (problem, certain):
+        found = least_outside(one, common_step(powers))
+        by_idle = {}
+        for _, idle, least, most in every(one):
+            outside = max(0.0, most - one.ceiling, one.floor - least)
+            by_idle[idle] = min(outside, by_idle.get(idle, inf))
+        assert len(found) == 1 + one.nodes - sum(part.sizes[0] for part in one.parts) - fewest
+        for idle, outside in enumerate(found, fewest):
+            real = by_idle.get(idle, inf)
+            assert outside <= real + 1e-5
+            assert one is problem or outside == pytest.approx(real, abs=1e-5)
 
 
 def test_no_least_outside_of_measured_power_or_of_too_many_nodes():
@@ -170,6 +178,25 @@ def test_looking_at_all_of_them_finds_the_best(few, problem):
         patch.setattr(enumeration, "_FEW", few)
         sizes = enumerate_all(problem, problem.parts, 100_000)
     found = distribution(problem, sizes, "all")
+    assert found.levels == pytest.approx(best_of_every(problem), abs=1e-5)
+
+
+@pytest.mark.parametrize("few", [0, 20_000])
+@pytest.mark.parametrize("seed", range(10))
+def test_looking_at_all_of_them_hits_a_narrow_corridor(few, seed, monkeypatch):
+    """Between what is reachable, so every watt of jobs and of idle nodes counts."""
+    rng = random.Random(seed)
+    parts = []
+    for number in range(4):
+        least = rng.uniform(120.0, 400.0)
+        sizes = range(rng.randint(0, 2), rng.randint(3, 5))
+        parts.append(Part(f"j{number}", PowerRange(least, 1.02 * least), sizes, rng.choice(sizes)))
+    wide = CorridorProblem(16, 71.0, 1.0, 1e6, tuple(parts), PowerRange(200.0, 210.0))
+    low, high = reachable(wide)
+    lower = rng.uniform(low, high)
+    problem = replace(wide, lower=lower, upper=lower + 60.0)
+    monkeypatch.setattr(enumeration, "_FEW", few)
+    found = distribution(problem, enumerate_all(problem, problem.parts, 100_000), "all")
     assert found.levels == pytest.approx(best_of_every(problem), abs=1e-5)
 
 
