@@ -66,7 +66,6 @@ class TrackRecord:
 
 
 _PACE = 0.01  # how far one miss moves the share of errors that are left out
-_SPARED = 2.0  # how much more may be left out for each that was left out less: of these, a third remains
 
 
 class Edge:
@@ -75,11 +74,11 @@ class Edge:
     Conformal prediction: the edge is an empirical quantile of errors made before. It is adaptive (Gibbs
     and Candes 2021, "Adaptive conformal inference under distribution shift"): each miss makes the share of
     errors that are left out smaller, and hits bring it back, so that the promise holds even if the series
-    changes. Ours leaves out more than the promise allows only where it left out less of the newest
-    ``lately`` values, twice as much as that: so it grows narrow where errors were larger before than they
-    are now, comes near the promise, and is back at it once it missed what it had spared. With 0 it never
-    leaves out more, or it would grow narrow between two rare steps and miss each of them. Where even the
-    largest error was not enough, it widens in proportion.
+    changes. Ours leaves out more than the promise allows only by as much as it left out less of the newest
+    ``lately`` values: it grows narrow where errors were larger before than they are now, and is back at the
+    promise once it missed what it had spared. With 0 it never leaves out more, or it would grow narrow
+    between two rare steps and miss each of them. Where even the largest error was not enough, it widens in
+    proportion.
     Errors of which ``overlap`` in a row are about the same values are that much fewer, and the quantile
     is taken further out for it.
     """
@@ -113,7 +112,7 @@ class Edge:
             self._spare += spared - self._spared[row]
             self._spared[row] = spared
             self._learned += 1
-            most = self._miss + _SPARED * np.maximum(self._spare, 0.0) / lately
+            most = self._miss + np.maximum(self._spare, 0.0) / lately
         moved = self._share + _PACE * spared
         self._share = np.where(known, np.clip(moved, -self._miss, most), self._share)
 
