@@ -106,7 +106,7 @@ class Edge:
     def learn(self, missed: Array, known: Array) -> None:
         """Whether values lay beyond this edge; ``known`` is where there was one."""
         spared = np.where(known, self._miss - missed, 0.0)
-        most = self._miss
+        most: Array | float = self._miss
         if lately := len(self._spared):
             row = self._learned % lately
             self._spare += spared - self._spared[row]

@@ -246,6 +246,20 @@ def test_an_edge_leaves_out_more_than_promised_only_as_far_as_it_left_out_less(r
     assert left_out(edge) <= 0.1 + (max(0.0, allowed) / lately if lately else 0.0) + 2e-3
 
 
+def test_an_edge_that_missed_too_often_comes_back_to_the_promise():
+    edge = Edge(1, 1, 0.1, lately=1000)
+    for miss in [True] * 40 + [False] * 300:
+        edge.learn(np.array([miss]), np.array([True]))
+    assert left_out(edge) == pytest.approx(0.1, abs=2e-3)
+
+
+def test_what_was_not_known_was_not_spared():
+    edge = Edge(1, 1, 0.05, lately=300)
+    for is_known in [False] * 300 + [True] * 60:
+        edge.learn(np.array([False]), np.array([is_known]))
+    assert left_out(edge) == pytest.approx(0.05 + 0.05 * 60 / 300, abs=2e-3)
+
+
 def test_where_nothing_was_said_nothing_is_learned():
     edge = Edge(1, 2, 0.05, lately=100)
     for _ in range(200):
