@@ -87,6 +87,7 @@ class Fleet:
             scheduler.total_nthreads += 1
             scheduler.stream_comms[address] = self.wires[address] = Wire()
             scheduler.check_idle_saturated(ws)
+            scheduler.extensions["stealing"].add_worker(scheduler=scheduler, worker=address)
 
     def flush(self):
         """What was sent is on the wire; answers the nanoseconds that took the scheduler."""

@@ -143,7 +143,7 @@ class HpcPlugin(Management, SchedulerPlugin):
                 self._service_hears(service, key, start, finish)
         if self._ends:
             self._task_moves_while_a_worker_ends(key, start, finish, startstops)
-        if (start, finish) in _NO_NEWS or not self._owner:
+        if not self._owner or (start, finish) in _NO_NEWS:
             return
         job = self._owner.get(key)
         if job is not None:
