@@ -167,15 +167,6 @@ class Waves(compat.QueueExit):
         if not self._is_closed:
             self.attempt(self._work)
 
-    def __call__(self, *, stimulus_id: str) -> None:
-        """With each task of the cluster that ends: what there is nothing to do for is not called."""
-        if not self.is_shut:
-            if self.queues.wants_look:
-                self.attempt(self.before_queue)
-            self._plain(stimulus_id=stimulus_id)
-        if self.is_shut or self.queues.wants_look or (self.pending and not self._is_scheduled):
-            self.attempt(self.after_queue)
-
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task: one look for all that end in this turn."""
         if self.is_shut or self.queues.wants_look:
