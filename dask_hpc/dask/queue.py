@@ -256,6 +256,7 @@ class QueueExit:
 
     def __init__(self, scheduler: Any) -> None:
         self._plain = getattr(scheduler, _QUEUE_EXIT)
+        self._loop = scheduler.loop
         #: whether nothing leaves the queue, which does not look at restrictions
         self.is_shut = False
         self._put_back = put(vars(scheduler), _QUEUE_EXIT, self)
@@ -271,7 +272,10 @@ class QueueExit:
         try:
             step()
         except Exception as error:
-            self.failed(error)
+            try:
+                self.failed(error)
+            except Exception:  # then it hears of it where no worker's message waits for it
+                self._loop.add_callback(self.failed, error)
 
     def failed(self, error: Exception) -> None:
         """A step raised that."""

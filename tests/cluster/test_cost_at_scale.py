@@ -145,6 +145,23 @@ def test_an_error_with_one_job_loses_no_task_of_another():
     assert errors == ["on purpose"]
 
 
+def test_an_error_while_an_error_is_counted_reaches_no_message_of_dasks_and_is_heard_of():
+    crowd = Crowd(2, 2)
+    crowd.submit("j0", 20)
+    waves, heard = crowd.gate.waves, []
+
+    def fails(*given):
+        heard.append(given)
+        if len(heard) < 3:
+            raise RuntimeError("on purpose")
+
+    waves.after_queue = waves.failed = fails
+    crowd.s.finish(crowd.running("j0")[0])
+    assert [len(given) for given in heard] == [0, 1]
+    crowd.s.loop.end()
+    assert len(heard) >= 3 and str(heard[2][0]) == "on purpose"
+
+
 def test_beside_a_queue_that_takes_every_slot_a_job_has_as_many_as_threads():
     crowd = Crowd(1, 5)
     outside = crowd.submit("out", 1000)
