@@ -1,8 +1,8 @@
 """The jobs that wait, in the policy's order, searchable by size without looking at each.
 
-The order is kept in blocks of neighbours; a block knows the smallest job and the shortest walltime
-in it, so a search for "the next job that fits" skips whole blocks. All operations cost about the
-square root of the number of waiting jobs, or less.
+The order is kept in blocks of neighbours; a block knows the smallest jobs and the shortest ones in it,
+and the shortest of each size, so a search for "the next job that fits" skips whole blocks. All operations
+cost about the square root of the number of waiting jobs, or less.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -22,9 +22,10 @@ _BLOCK = 64
 
 
 class _Block:
-    """Neighbours in the queue. No job in it needs fewer than ``nodes`` or less than ``walltime``."""
+    """Neighbours in the queue. No job in it needs fewer than ``nodes`` or less than ``walltime``, and each
+    needs as much of both as one of the ``corners``, or more."""
 
-    __slots__ = ("jobs", "keys", "loose", "nodes", "walltime")
+    __slots__ = ("corners", "jobs", "keys", "loose", "nodes", "walltime")
 
     def __init__(self, keys: list[Key], jobs: list[Job]) -> None:
         self.keys = keys
@@ -32,13 +33,38 @@ class _Block:
         self.loose = False
         if len(jobs) == 1:
             self.nodes, self.walltime = jobs[0].nodes, jobs[0].walltime
+            self.corners = [(self.nodes, self.walltime)]
         else:
             self.measure()
 
     def measure(self) -> None:
-        self.nodes = min(job.nodes for job in self.jobs)
-        self.walltime = min(job.walltime for job in self.jobs)
+        """Make the bounds tight."""
+        shortest: dict[int, float] = {}
+        for job in self.jobs:
+            if job.walltime <= shortest.get(job.nodes, inf):
+                shortest[job.nodes] = job.walltime
+        self.nodes, self.walltime = min(shortest), inf
+        self.corners = []
+        for nodes in sorted(shortest):
+            if shortest[nodes] < self.walltime or not self.corners:
+                self.walltime = shortest[nodes]
+                self.corners.append((nodes, self.walltime))
         self.loose = False
+
+    def widen(self, job: Job) -> None:
+        """One more job is in it."""
+        nodes, walltime = job.nodes, job.walltime
+        if not self.reaches(nodes, walltime):
+            self.corners.append((nodes, walltime))
+            self.nodes, self.walltime = min(nodes, self.nodes), min(walltime, self.walltime)
+
+    def reaches(self, nodes: int, walltime: float) -> bool:
+        """Whether there may be somebody in it who needs no more of either; if the bounds are tight, whether
+        there is."""
+        for least, shortest in self.corners:
+            if least <= nodes and shortest <= walltime:
+                return True
+        return False
 
 
 class Ranking(Protocol):
@@ -111,9 +137,13 @@ class Waiting:
         at = bisect_left(self._lasts, after)
         start = bisect_right(self._blocks[at].keys, after) if at < len(self._blocks) else 0
         for block in self._blocks[at:] if at else self._blocks:
-            if not hole.idle:
+            idle, window = hole.idle, hole.window
+            if not idle:
                 return
-            if block.nodes <= hole.idle and (block.nodes <= hole.spare or block.walltime <= hole.window):
+            least = block.nodes
+            if least <= idle and (
+                least <= hole.spare or (block.walltime <= window and block.reaches(idle, window))
+            ):
                 in_vain = True
                 for job in block.jobs[start:] if start else block.jobs:
                     nodes = job.nodes
@@ -152,10 +182,7 @@ class Waiting:
             place = bisect_left(block.keys, key)
             block.keys.insert(place, key)
             block.jobs.insert(place, job)
-        if job.nodes < block.nodes:
-            block.nodes = job.nodes
-        if job.walltime < block.walltime:
-            block.walltime = job.walltime
+        block.widen(job)
         if len(block.keys) > 2 * _BLOCK:
             self._split(at)
 
@@ -172,7 +199,7 @@ class Waiting:
             return job
         if place == len(block.keys):
             self._lasts[at] = block.keys[-1]
-        if job.nodes == block.nodes or job.walltime == block.walltime:
+        if (job.nodes, job.walltime) in block.corners:
             block.loose = True
         return job
 

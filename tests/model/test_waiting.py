@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.job import Job
-from dask_hpc.model.waiting import Hole, Waiting
+from dask_hpc.model.waiting import Hole, Waiting, _Block
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.order import Priority
 
@@ -108,6 +108,21 @@ def test_against_a_plain_list(seed, operations, adding):
         if number % 50 == 0:
             check_same(queue, plain, rng)
     check_same(queue, plain, rng)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(), st.integers(1, 30), st.integers(0, 30))
+def test_a_block_knows_whether_anybody_in_it_fits(seed, first, more):
+    rng = random.Random(seed)
+    jobs = [some_job(rng, number) for number in range(first + more)]
+    block = _Block([(0, 0, number) for number in range(first)], jobs[:first])
+    for job in jobs[first:]:
+        block.widen(job)
+    assert (block.nodes, block.walltime) == (min(j.nodes for j in jobs), min(j.walltime for j in jobs))
+    for nodes in (0, 1, 2, 3, 64):
+        for walltime in (0.0, 60.0, 1000.0, inf):
+            fits = any(job.nodes <= nodes and job.walltime <= walltime for job in jobs)
+            assert block.reaches(nodes, walltime) == fits
 
 
 def test_thousands_of_jobs():
