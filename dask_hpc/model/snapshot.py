@@ -532,6 +532,11 @@ class Snapshot:
         """Whether any job is changing its size just now."""
         return any(running.target is not None for running in self._indices.running.values())
 
+    @property
+    def ends(self) -> Sequence[tuple[float, int, Running]]:
+        """When running jobs are expected to end: ``(time, order, job)``, the first in front."""
+        return self._indices.by_end
+
     def by_expected_end(self) -> Iterator[Running]:
         """Running jobs, the one expected to end first in front."""
         return (running for _, _, running in self._indices.by_end)
