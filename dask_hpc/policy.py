@@ -105,6 +105,13 @@ class Policy:
     source: str = ""
     #: where it was read from, for error messages only
     origin: str = field(default="", compare=False, repr=False)
+    #: whether a queue strategy says everything there is to say, the first time it is asked
+    _only_queues: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        others = (self.malleability, self.failure, self.power, self.lending)
+        only = not self._gives_up and all(one is None for one in others)
+        object.__setattr__(self, "_only_queues", only)
 
     @classmethod
     def load(cls, name_or_path: "str | Path | Policy") -> "Policy":
@@ -211,6 +218,8 @@ class Policy:
         if self._only_queues and not snapshot.requests and not snapshot.lacking:
             if memory.__class__ is Remembered:
                 memory = memory.queue
+            if memory is None and not snapshot.waiting:  # nearly every other time, on a machine with room
+                return None, None
             starts, memory = self.queue.decide(snapshot, memory)
             if not starts:
                 return None, memory
@@ -352,12 +361,6 @@ class Policy:
             more, memory = self.malleability.decide(snapshot, outlook, memory)
             resizes += [resize for resize in more if resize.job not in answered]
         return resizes, memory
-
-    @property
-    def _only_queues(self) -> bool:
-        """Whether a queue strategy says everything there is to say, the first time it is asked."""
-        others = self.malleability is None and self.failure is None and self.power is None
-        return others and self.lending is None and not self._gives_up
 
     @property
     def _gives_up(self) -> bool:

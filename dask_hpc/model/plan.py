@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dask_hpc.model.power import Verdict
 
@@ -99,9 +99,8 @@ class TakeBack:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything decided at one instant.
+class Plan(NamedTuple):
+    """Everything decided at one instant. A tuple, because a replay makes one for nearly every job.
 
     Bodies carry it out in this order: drops, interrupts, shrinks, starts, growths. Starts and growths
     together need no more nodes than were idle when the plan was made: nodes that a shrink frees are given

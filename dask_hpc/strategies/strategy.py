@@ -51,7 +51,8 @@ class QueueStrategy(Strategy, Ranking, Protocol):
         return ()
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
-        """The jobs to start now, in order, and what to remember."""
+        """The jobs to start now, in order, and what to remember. Where nothing else decides it is not asked
+        while nobody waits and it remembers nothing."""
 
 
 @dataclass(frozen=True, slots=True)
