@@ -316,7 +316,8 @@ class Engine:
             self._push(max(job.deadline, now), _CANCELS, self._is_late, life)
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, now), _CANCELS, self._cancel, life)
-        self._tick_again()
+        if self.platform.tick:
+            self._tick_again()
 
     def _finish(self, life: Life, now: float, state: str = "") -> None:
         """It is over, in the state that was foreseen if no other is said."""
