@@ -85,7 +85,7 @@ def test_each_task_has_its_own_counts(counters):
     nanoseconds, faults = counters.take("cpu")
     assert 0.027e9 < nanoseconds < 0.06e9 and faults < 20
     nanoseconds, faults = counters.take("faults")
-    assert nanoseconds > 0 and faults >= 32
+    assert nanoseconds > 0 and faults >= 24  # of 2 MB, but for those at its ends
     assert counters.take("faults") is None, "once"
     assert counters.take("never") is None
 

@@ -441,8 +441,9 @@ def test_a_worker_that_is_paused_is_given_nothing_until_it_goes_on():
     body.scheduler.pause(W0)
     tasks = body.submit("a", 2)
     assert states(tasks) == {"no-worker": 2}
+    body.lanes.log_event(W0, {"action": "worker-status-change", "status": "running"})
     body.scheduler.pause(W0, False)
-    body.look()
+    body.turn()  # at once, not when one looks again
     assert states(tasks) == {"processing": 1, "no-worker": 1}
 
 
@@ -475,6 +476,24 @@ def test_what_a_worker_has_at_rest_is_what_it_had_before_it_was_busy():
     body.look()
     body.finish(body.running()[0])
     assert len(body.running()) == 3 and body.lanes.memory.memories.least().base < 1.01 * GB
+
+
+def test_what_a_worker_says_it_has_at_rest_counts_not_what_a_heartbeat_found_while_it_was_busy():
+    body = KindBody(workers=1)
+    body.say("a", 4.5)
+    body.lanes.memory.hear_heartbeat(W0, {"kinds": {}, "how": "rss", "base": GB // 10})
+    tasks = body.submit("a", 8)
+    assert len(body.running()) == 2
+    body.scheduler.workers[W0].metrics["memory"] = 9 * GB  # of both, and they end before the next one
+    for task in body.running():
+        body.scheduler.finish(task)
+    body.look()
+    assert body.lanes.memory.memories.least().base < 0.11 * GB and len(body.running()) == 2
+    assert states(tasks)["memory"] == 2
+    body.leave(W0)
+    body.join(W0)  # another one, who has not said anything
+    body.look()
+    assert body.lanes.memory.memories.least().base < 0.01 * GB
 
 
 def test_of_what_else_is_there_as_many_count_as_there_are_threads_left():

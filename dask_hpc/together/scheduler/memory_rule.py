@@ -96,6 +96,8 @@ class MemoryRule:
             self.memories.cannot_tell(address, str(said["how"]))
             return []
         self.memories.can_tell(address)
+        if "base" in said:
+            self.memories.at_rest(address, float(said["base"]))
         self.peaks.hear_growth(said.get("growth", {}), self._context.clock())
         return self._heard(address, said["kinds"])
 

@@ -6,12 +6,13 @@ What was seen of kinds beside each other counts for all of them.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from statistics import median_low
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import one_line, shown
@@ -24,6 +25,7 @@ from dask_hpc.strategies.together.neighbours_view import KindLimit, KindWork, Ne
 
 _LOOKED_AT = 5000  # ready tasks of a job, to see of which kinds they are
 _SHOWN = 20  # kinds of the matrix that people see
+_SAID = 1000  # kinds of which it is remembered what people said, the newest
 
 
 class Neighbours:
@@ -38,7 +40,7 @@ class Neighbours:
         self._memory: dict[LiveJob | None, Any] = {}
         #: classes of memory use, as people say them; and kinds of which they said something else
         self._said: dict[str, str] = {}
-        self._doubted: set[str] = set()
+        self._doubted: dict[str, str] = {}
         #: why a worker has no counters
         self._why_not: dict[str, str] = {}
         #: what people see of kinds, until more is learned: whoever looks may look often
@@ -58,10 +60,10 @@ class Neighbours:
     def hear_class(self, kind: str, said: Any) -> None:
         """A person says how much a kind uses memory (``dask.annotate(mem_class=...)``)."""
         if said in MEM_CLASSES:
-            self._said[kind] = said
+            _keep(self._said, kind, said)
             self._shown = None
         elif kind not in self._doubted:
-            self._doubted.add(kind)
+            _keep(self._doubted, kind, shown(said))
             words = f"{kind}: mem_class: found {shown(said)}; allowed: {', '.join(MEM_CLASSES)}"
             self._context.tell("warning", one_line(words))
 
@@ -112,16 +114,14 @@ class Neighbours:
         if job is None:
             left = compat.kinds_left(scheduler)
             for other in confined:
+                waits = self._waiting(other)
                 for kind, work in other.performance.works.items():
                     if kind in left:
-                        left[kind] = max(0, left[kind][0] - work.left), max(0, left[kind][1] - work.left)
+                        count, waiting = left[kind]
+                        left[kind] = max(0, count - work.left), max(0, waiting - waits[kind])
             addresses = set(scheduler.workers) - {a for other in confined for a in other.workers}
         else:
-            waits = Counter(
-                compat.prefix(task)
-                for key in islice(job.ready, _LOOKED_AT)
-                if (task := compat.find_task(scheduler, key)) is not None
-            )
+            waits = self._waiting(job)
             left = {kind: (work.left, waits[kind]) for kind, work in job.performance.works.items()}
             addresses = job.workers
         nodes = Counter[str]()
@@ -146,6 +146,14 @@ class Neighbours:
         seen_beside = self._seen(names)
         limits = self.limits.get(job, {})
         return NeighboursView(median_low(nodes.values()), len(nodes), kinds, seen_beside, limits)
+
+    def _waiting(self, job: LiveJob) -> Counter[str]:
+        """How many tasks of each kind are ready and wait in a job, whoever keeps them back."""
+        owner, queues = self._context.owner, self._context.get(Gate).waves.queues
+        kept = (key for key in islice(queues.waiting(), _LOOKED_AT) if owner.get(key) is job)
+        keys = chain(islice(job.ready, _LOOKED_AT), kept)
+        tasks = (compat.find_task(self._context.scheduler, key) for key in keys)
+        return Counter(compat.prefix(task) for task in tasks if task is not None)
 
     def _seen(self, kinds: Collection[str]) -> tuple[Company, ...]:
         """How these were seen to get on with each other."""
@@ -209,6 +217,14 @@ class Neighbours:
             "mpe": self.observations.mpe(),
             "nrmse": self.observations.nrmse(),
         }
+
+
+def _keep(known: dict[str, str], kind: str, word: str) -> None:
+    """As the newest."""
+    known.pop(kind, None)
+    known[kind] = word
+    if len(known) > _SAID:
+        del known[next(iter(known))]
 
 
 def _class_of(seen: SeenKind) -> str | None:

@@ -181,6 +181,10 @@ class KindLanes(KeptTasks[KindRow], Service):
     def log_event(self, topic: str, message: Any) -> None:
         if topic == TOPIC and self.memory is not None:
             self._heed(self.memory.hear(message))
+        elif (
+            self.by_name and isinstance(message, Mapping) and message.get("action") == "worker-status-change"
+        ):
+            self._scheduler.loop.add_callback(self._loosen)  # when Dask has noted that it goes on
 
     def worker_dies(self, address: str, tasks: list[Hashable]) -> None:
         if self.memory is not None:
@@ -390,6 +394,11 @@ class KindLanes(KeptTasks[KindRow], Service):
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
         return {"kinds_kept": {"": len(self.by_name)}, "kinds_waiting": {"": self.count_waiting()}}
+
+
+def _is_change_of_status(message: Any) -> bool:
+    """Whether a worker has been paused, or goes on."""
+    return isinstance(message, Mapping) and message.get("action") == "worker-status-change"
 
 
 def _is_confined(job: LiveJob | None) -> bool:

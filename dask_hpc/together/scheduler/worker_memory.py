@@ -51,8 +51,9 @@ class WorkerMemories:
     def __init__(self, scheduler: Any, peaks: KindPeaks) -> None:
         self._scheduler = scheduler
         self._peaks = peaks
-        #: what each worker has that is neither a result nor a task's
+        #: what each worker has that is neither a result nor a task's; and who has told that himself
         self._quiet: dict[str, float] = {}
+        self._told: set[str] = set()
         #: workers that cannot tell what their tasks need, and why
         self.silent: dict[str, str] = {}
         self._least: WorkerMemory | None = None
@@ -61,12 +62,22 @@ class WorkerMemories:
     def forget(self, address: str) -> None:
         """It is gone."""
         self._quiet.pop(address, None)
+        self._told.discard(address)
         self.silent.pop(address, None)
         self._is_known = False
 
+    def at_rest(self, address: str, size: float) -> None:
+        """A worker says what it has when nothing runs."""
+        self._quiet[address] = size
+        self._told.add(address)
+        self._is_known = False
+
     def look(self) -> None:
-        """What workers have beside results: all of it where nothing runs, else what was there before."""
+        """What workers that have not said it have beside results: all of it where nothing runs, else what was
+        there before. By the last heartbeat, which may be of a time when something ran."""
         for room in compat.all_worker_rooms(self._scheduler):
+            if room.address in self._told:
+                continue
             beside = max(0.0, room.process - room.results)
             known = self._quiet.get(room.address, beside)
             self._quiet[room.address] = beside if not room.tasks else min(known, beside)

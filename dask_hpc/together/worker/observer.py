@@ -15,7 +15,8 @@ A heartbeat's word, ``worker.metrics[METRIC]``, a dictionary:
 * ``counters``: the names of what is counted, or None; ``why_not``: why nothing is, in words.
 * ``peaks``: None if that is off; else ``how`` memory is looked at, and ``kinds``: of each kind what
   ``estimate.py`` tells, or None if ``how`` says why not; and ``growth``: of kinds of which tasks run and none
-  has ended, for how long the first one has been running, and how far one has grown.
+  has ended, for how long the first one has been running, and how far one has grown; and ``base``: bytes that
+  the process has when nothing runs, without results.
 
 What cannot wait for a heartbeat is an event of the topic ``peaks.TOPIC``: ``worker`` and ``number``, with
 ``kinds`` as above (of those that are new, or take more than was told), or with ``running``: rows

@@ -172,6 +172,8 @@ class PeakWatch:
         now, growth = compat.now_there(self._worker), dict[str, list[float]]()
         with self._lock:
             self._heartbeats += 1
+            if not (self._runs or self._ended or self._young or self._over.is_set()):
+                self._rest()
             for run in self._runs.values():
                 if not self.estimates.knows(run.kind):
                     seconds, level = growth.get(run.kind, (0.0, 0.0))
@@ -179,6 +181,7 @@ class PeakWatch:
             return {
                 "kinds": self.estimates.tell(_MOST, self._heartbeats),
                 "growth": growth,
+                "base": max(0, int(self._base)),
                 "how": self.how,
             }
 
