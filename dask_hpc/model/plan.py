@@ -11,17 +11,15 @@ from dask_hpc.model.power import Verdict
 RestartKind = Literal["", "after a commit", "at once"]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start a waiting job on this many idle nodes."""
+class Start(NamedTuple):
+    """Start a waiting job on this many idle nodes. A tuple, because a replay makes one for every job."""
 
     job: str
     nodes: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resize:
+class Resize(NamedTuple):
     """Bring a running job to this many nodes: while it runs, or by starting it again there, after one more
     commit or from its last one."""
 
@@ -130,7 +128,7 @@ class Plan(NamedTuple):
 
     def in_order(self, size_of: Callable[[str], int]) -> Iterator[Drop | Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""
-        if not self.resizes and not self.interrupts and not self.drops:  # most plans by far
+        if self.only_starts:
             return iter(self.starts)
         return chain(
             self.drops,
@@ -139,6 +137,11 @@ class Plan(NamedTuple):
             self.starts,
             (resize for resize in self.resizes if resize.nodes > size_of(resize.job)),
         )
+
+    @property
+    def only_starts(self) -> bool:
+        """Whether jobs start and nothing else happens to any: most plans by far."""
+        return not (self.resizes or self.interrupts or self.drops)
 
     @property
     def jobs(self) -> list[str]:

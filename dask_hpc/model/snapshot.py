@@ -126,7 +126,8 @@ class Indices:
             raise
         now = self.now
         order = self.revision = self.revision + 1
-        running = Running(job, allotment, now, now + job.walltime_on(nodes), order)
+        walltime = job.walltime if nodes == job.nodes else job.walltime_on(nodes)
+        running = Running(job, allotment, now, now + walltime, order)
         self.running[job_id] = running
         if job.kind != "rigid" and job.resizable:
             self.resizable[job_id] = running
@@ -419,7 +420,8 @@ class Indices:
 
     def _forget(self, job_id: str) -> Running:
         running = self.running.pop(job_id)
-        self._drop_end(running)
+        by_end = self.by_end
+        del by_end[bisect_left(by_end, (running.expected_end, running.order))]  # as ``_drop_end``
         if running.job.kind != "rigid":
             self.resizable.pop(job_id, None)
             self.requests.pop(job_id, None)
@@ -465,7 +467,8 @@ class Snapshot:
     pickled and replayed.
     """
 
-    __slots__ = ("_idle", "_indices", "corridor", "mtct", "nodes", "requests", "running", "waiting")
+    __slots__ = ("_idle", "_indices", "corridor", "lacking", "mtct", "nodes", "requests", "running",
+                 "waiting")  # fmt: skip
 
     #: seconds on the body's clock
     now: float = _shown("now")
@@ -475,8 +478,6 @@ class Snapshot:
     power: PowerView | None = _shown("power")
     #: jobs that lost a node in this very instant; they wait again, ahead of the queue
     failed: tuple[str, ...] = _shown("failed")
-    #: jobs that lost nodes and run on with the others, and how many they lack
-    lacking: Mapping[str, int] = _shown("lacking")
     #: running jobs that stop once they have kept their state, and for whom
     stopping: Mapping[str, str] = _shown("stopping")
     #: running jobs that have nothing to run just now, and since when
@@ -500,6 +501,8 @@ class Snapshot:
         self.mtct: Mapping[str, float] = indices.mtct
         #: sizes that evolving jobs have asked for and not been answered yet
         self.requests: Mapping[str, int] = indices.requests
+        #: jobs that lost nodes and run on with the others, and how many they lack
+        self.lacking: Mapping[str, int] = indices.lacking
 
     @property
     def idle(self) -> int:

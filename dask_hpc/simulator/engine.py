@@ -361,7 +361,9 @@ class Engine:
 
     def _decide(self) -> None:
         self._news = self._is_due = False
-        self.indices.push_overdue()
+        indices = self.indices
+        if indices.by_end and indices.by_end[0][0] < indices.now:
+            indices.push_overdue()
         for service in self._followers:
             service.look()
         if self._is_asked_for_nodes:
@@ -369,10 +371,21 @@ class Engine:
         self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
         if self._is_asked_for_nodes:
             self.desk.answer()
-        self.indices.failed = ()
+        indices.failed = ()
 
     def _carry_out(self, plan: Plan) -> None:
         self.story.add(plan)
+        if plan.only_starts:
+            for start in plan.starts:
+                self._start(start)
+        else:
+            self._carry_out_all(plan)
+        if plan.lend is not None or plan.take_back is not None:
+            self.desk.carry_out(plan)
+        for service in self._followers:
+            service.carried_out(plan)
+
+    def _carry_out_all(self, plan: Plan) -> None:
         running = self.indices.running
         for deed in plan.in_order(lambda job: len(running[job].nodes)):
             if isinstance(deed, Start):
@@ -383,10 +396,6 @@ class Engine:
                 self._interrupt(deed)
             else:
                 self._give_up(self._live[deed.job], "dropped")
-        if plan.lend is not None or plan.take_back is not None:
-            self.desk.carry_out(plan)
-        for service in self._followers:
-            service.carried_out(plan)
 
     def _start(self, start: Start) -> None:
         life = self._live[start.job]
@@ -410,7 +419,7 @@ class Engine:
                 found = service.accompany(life)
                 if found is not None:
                     life.companion = companion = found
-        is_alone = companion is None and not job.resizable
+        is_alone = companion is None and (job.kind == "rigid" or not job.resizable)
         if life.done and isinstance(arrival.speedup, PhasedSpeedup):
             is_alone = False  # what is left of it is another share of its time than of its work
         if job.traffic and self.platform.topology is not None:
