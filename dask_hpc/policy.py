@@ -238,15 +238,19 @@ class Policy:
         Answers what to remember. Queue strategies alone have said everything the first time.
         ``record`` is given each decision, frozen, before it is carried out.
         """
+        before = memory
+        plan, memory = self.decide(snapshot, before)
+        if plan is None:  # most often
+            return memory
         for _ in range(_MOST_ROUNDS):
-            before = memory
-            plan, memory = self.decide(snapshot, before)
-            if plan is None:
-                return memory
             if record is not None:
                 record(Recorded(plan.id, self, snapshot.freeze(), before, plan))
             carry_out(plan)
             if self._only_queues and not plan.resizes:
+                return memory
+            before = memory
+            plan, memory = self.decide(snapshot, before)
+            if plan is None:
                 return memory
         raise RuntimeError(f"policy {self.name} does not settle at {snapshot.now:g} s")
 

@@ -118,7 +118,13 @@ class Indices:
 
     def start(self, job_id: str, nodes: int) -> Running:
         """Move a job from the queue onto ``nodes`` idle nodes."""
-        allotment = self._take(nodes, job_id, ())
+        idle = self.idle
+        if self.picker is None and 0 < nodes <= len(idle):  # as ``_take``
+            self.picked = ""
+            allotment = tuple(idle[: -nodes - 1 : -1])
+            del idle[-nodes:]
+        else:
+            allotment = self._take(nodes, job_id, ())
         try:
             job = self.waiting.remove(job_id)
         except KeyError:
@@ -137,7 +143,10 @@ class Indices:
     def end(self, job_id: str) -> Running:
         """A job is over, for whatever reason: its nodes become idle."""
         running = self._forget(job_id)
-        self._free(running.nodes)
+        if self.withheld:
+            self._free(running.nodes)
+        else:
+            self.idle.extend(running.nodes[::-1])
         self.revision += 1
         return running
 

@@ -52,16 +52,6 @@ class _Block:
                 self.corners.append((nodes, self.walltime))
         self.loose = False
 
-    def widen(self, job: Job) -> None:
-        """One more job is in it."""
-        nodes, walltime = job.nodes, job.walltime
-        if self.corners and not self.reaches(nodes, walltime):
-            self.corners.append((nodes, walltime))
-        if nodes < self.nodes:
-            self.nodes = nodes
-        if walltime < self.walltime:
-            self.walltime = walltime
-
     def reaches(self, nodes: int, walltime: float) -> bool:
         """Whether there may be somebody in it who needs no more of either; if the bounds are tight, whether
         there is."""
@@ -160,10 +150,10 @@ class Waiting:
                     block.measure()
             start = 0
 
-    def add(self, job: Job, arrival: int | None = None, ahead: int = 0) -> None:
+    def add(self, job: Job, arrival: int | None = None, ahead: int = 0) -> int:
         """Put a job in its place; ``arrival`` gives back an earlier place (see ``arrival_of``).
 
-        ``ahead`` puts it before all jobs of a smaller ``ahead``, whatever their rank.
+        ``ahead`` puts it before all jobs of a smaller ``ahead``, whatever their rank. Answers the arrival.
         """
         if job.id in self._keys:
             raise ValueError(f"job {job.id!r} waits already")
@@ -177,7 +167,7 @@ class Waiting:
         if not lasts:
             self._blocks.append(_Block([key], [job]))
             lasts.append(key)
-            return
+            return arrival
         at = len(lasts) - 1 if key > lasts[-1] else bisect_left(lasts, key)
         block = self._blocks[at]
         if key > block.keys[-1]:
@@ -188,9 +178,15 @@ class Waiting:
             place = bisect_left(block.keys, key)
             block.keys.insert(place, key)
             block.jobs.insert(place, job)
-        block.widen(job)
+        if job.nodes < block.nodes:
+            block.nodes = job.nodes
+        if job.walltime < block.walltime:
+            block.walltime = job.walltime
+        if block.corners and not block.reaches(job.nodes, job.walltime):
+            block.corners.append((job.nodes, job.walltime))
         if len(block.keys) > 2 * _BLOCK:
             self._split(at)
+        return arrival
 
     def remove(self, job_id: str) -> Job:
         """Take a job out; KeyError if it does not wait."""
@@ -205,9 +201,8 @@ class Waiting:
             return job
         if place == len(block.keys):
             self._lasts[at] = block.keys[-1]
-        if job.nodes == block.nodes or job.walltime == block.walltime:
-            block.loose = True
-        elif (job.nodes, job.walltime) in block.corners:
+        nodes, walltime = job.nodes, job.walltime
+        if nodes == block.nodes or walltime == block.walltime or (nodes, walltime) in block.corners:
             block.loose = True
         return job
 

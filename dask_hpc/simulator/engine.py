@@ -307,9 +307,7 @@ class Engine:
             return
         if job.id in self._live:
             raise InputError(f"job {shown(job.id)}", "is submitted again before it has ended")
-        waiting = self.indices.waiting
-        life = self._live[job.id] = Life(arrival, row, waiting.arrivals)
-        waiting.add(job)
+        life = self._live[job.id] = Life(arrival, row, self.indices.waiting.add(job))
         for service in self._followers:
             service.submitted(job)
         if job.deadline is not None:
@@ -339,7 +337,9 @@ class Engine:
             self.indices.expect_end(job_id, now + self.platform.cleanup)
             self._push(now + self.platform.cleanup, _CHANGES, self._cleaned, life, life.version)
         else:
-            self._cleaned(life, now)
+            life.version = -1
+            self.indices.end(job_id)
+            del self._live[job_id]
 
     def _abandon(self, life: Life, now: float) -> None:
         self.file_system.abandon(now, life)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.job import Job
-from dask_hpc.model.waiting import Hole, Waiting, _Block
+from dask_hpc.model.waiting import Hole, Waiting
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.order import Priority
 
@@ -111,18 +111,33 @@ def test_against_a_plain_list(seed, operations, adding):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(), st.integers(1, 30), st.integers(0, 30))
-def test_a_block_knows_whether_anybody_in_it_fits(seed, first, more):
+@given(st.integers(), st.integers(1, 60), st.integers(0, 60), st.integers(0, 60))
+def test_a_block_knows_whether_anybody_in_it_fits(seed, first, more, gone):
+    """As jobs come; and when some have gone, it denies nobody who is there, and knows again when it looks."""
     rng = random.Random(seed)
     jobs = [some_job(rng, number) for number in range(first + more)]
-    block = _Block([(0, 0, number) for number in range(first)], jobs[:first])
+    queue = Waiting()
+    for job in jobs[:first]:
+        queue.add(job)
+    [block] = queue._blocks
+    block.reaches(1, 60.0)  # from now on it has to know the shortest of each size
     for job in jobs[first:]:
-        block.widen(job)
+        queue.add(job)
+    [block] = queue._blocks
+    searches = [(nodes, walltime) for nodes in (0, 1, 2, 3, 64) for walltime in (0.0, 60.0, 1000.0, inf)]
+
+    def fits(nodes, walltime):
+        return any(job.nodes <= nodes and job.walltime <= walltime for job in block.jobs)
+
     assert (block.nodes, block.walltime) == (min(j.nodes for j in jobs), min(j.walltime for j in jobs))
-    for nodes in (0, 1, 2, 3, 64):
-        for walltime in (0.0, 60.0, 1000.0, inf):
-            fits = any(job.nodes <= nodes and job.walltime <= walltime for job in jobs)
-            assert block.reaches(nodes, walltime) == fits
+    assert all(block.reaches(*search) == fits(*search) for search in searches)
+    for job in rng.sample(jobs, min(gone, len(jobs) - 1)):
+        queue.remove(job.id)
+    assert all(block.reaches(*search) >= fits(*search) for search in searches)
+    if not block.loose:
+        assert all(block.reaches(*search) == fits(*search) for search in searches)
+    block.measure()
+    assert all(block.reaches(*search) == fits(*search) for search in searches)
 
 
 def test_thousands_of_jobs():
