@@ -107,11 +107,15 @@ class Policy:
     origin: str = field(default="", compare=False, repr=False)
     #: whether a queue strategy says everything there is to say, the first time it is asked
     _only_queues: bool = field(init=False, compare=False, repr=False)
+    #: and nothing at all while the first in the queue does not fit
+    _only_first: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         others = (self.malleability, self.failure, self.power, self.lending)
         only = not self._gives_up and all(one is None for one in others)
         object.__setattr__(self, "_only_queues", only)
+        # others' strategies may be older than that
+        object.__setattr__(self, "_only_first", only and getattr(self.queue, "only_first", False))
 
     @classmethod
     def load(cls, name_or_path: "str | Path | Policy") -> "Policy":
@@ -218,8 +222,11 @@ class Policy:
         if self._only_queues and not snapshot.requests and not snapshot.lacking:
             if memory.__class__ is Remembered:
                 memory = memory.queue
-            if memory is None and not snapshot.waiting:  # nearly every other time, on a machine with room
+            first = snapshot.waiting.first
+            if memory is None and first is None:  # nearly every other time, on a machine with room
                 return None, None
+            if self._only_first and first is not None and first.nodes > snapshot.idle:
+                return None, None  # nearly every other time, on a full one
             starts, memory = self.queue.decide(snapshot, memory)
             if not starts:
                 return None, memory
