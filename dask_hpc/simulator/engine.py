@@ -176,7 +176,7 @@ class Engine:
         indices = self.indices
         for row, arrival in enumerate([arrival for arrival, _ in running] + waiting):
             if self.record is not None:
-                self.record.submitted(row, arrival.job)
+                self.record.submitted(row, arrival.job, arrival.alone)
         for row, (arrival, done) in enumerate(running):
             job_id = arrival.job.id
             if indices.running[job_id].target is not None:
@@ -300,7 +300,7 @@ class Engine:
     def _submit(self, arrival: Arrival, row: int) -> None:
         job, now = arrival.job, self.indices.now
         if self.record is not None:
-            self.record.submitted(row, job)
+            self.record.submitted(row, job, arrival.alone)
         if job.nodes > self._most_nodes:  # it can never run here
             reason = f"asks for {job.nodes} nodes, the machine has {self._most_nodes}"
             self.story.tell(Happening(self.indices.revision, now, "reject", job.id, (), reason))
@@ -552,7 +552,9 @@ class Engine:
             if resize.nodes > before:
                 self.record.held(life.row, now, running.nodes)
         if isinstance(life.execution, Steady):
+            is_news = self._news
             self._pause(life, running, now)
+            self._news = is_news  # if that was all, the policy is asked again at once, and not once more
         # else it waits for its next scheduling point, which may be this instant
 
     def _restart(self, resize: Resize) -> None:

@@ -13,8 +13,8 @@ from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.speedup import largest_legal, next_legal_down
 from dask_hpc.model.units import count_nodes
 from dask_hpc.planning.corridor import CorridorProblem, Distribution, Part, sizes_of, solve
-from dask_hpc.strategies.malleability.elastic import scaling, work_of
 from dask_hpc.strategies.malleability.grow_shrink import left, malleable
+from dask_hpc.strategies.malleability.worth import scaling, work_of
 from dask_hpc.strategies.power.balance import TINY, Balance, PowerBounds, Side
 
 OUTSIDE = "work outside of jobs"
