@@ -153,7 +153,6 @@ async def test_a_commit_keeps_what_was_current_and_does_not_wait(c, s, *workers)
         assert key in s.tasks and s.tasks[key].state == "memory"
 
 
-
 @three
 async def test_a_program_goes_on_before_the_cluster_answers_and_keeps_the_results_until_then(
     c, s, *workers, monkeypatch
@@ -209,6 +208,7 @@ async def test_a_commit_that_the_cluster_refuses_is_told_and_made_again(c, s, *w
                 assert (await ck.stats()).versions == {"partner": 3}
         await ck.commit(wait=True)
         assert (await ck.stats()).versions == {"partner": 4} and u is not None
+
 
 @three
 async def test_the_newest_that_waits_is_committed_next(c, s, *workers):

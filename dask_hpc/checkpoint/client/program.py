@@ -228,9 +228,9 @@ class Checkpoint:
         return Loop(self, iterable)
 
     def commit(self, wait: bool = False) -> Any:
-        """Commit now; in a loop, when the iteration is over. The program goes on as soon as the cluster is being
-        told; if that cannot keep it, it is said later, and the next commit tries anew. With ``wait``, until all
-        of it is as safe as it can be."""
+        """Commit now; in a loop, when the iteration is over. The program goes on as soon as the cluster is
+        being told; if that cannot keep it, it is said later, and the next commit tries anew. With ``wait``, until
+        all of it is as safe as it can be."""
         if self._is_looping:
             self.is_asked = True
             return self.call(_nothing)
@@ -497,8 +497,8 @@ class Checkpoint:
 
     async def _hear(self, answer: Awaitable[Any], before: int, kept: list[Any], seconds: float) -> None:
         """The cluster answers to a commit, so many seconds after the loop began, when nothing can take away
-        its results any more: they are ``kept`` here until then. If it cannot, that iteration is not committed,
-        and the next commit tries anew."""
+        its results any more: they are ``kept`` here until then. If it cannot, that iteration is not
+        committed, and the next commit tries anew."""
         step, is_kept = self._committed, False
         try:
             told = await answer
