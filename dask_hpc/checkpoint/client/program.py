@@ -229,8 +229,8 @@ class Checkpoint:
 
     def commit(self, wait: bool = False) -> Any:
         """Commit now; in a loop, when the iteration is over. The program goes on as soon as the cluster is
-        being told; if that cannot keep it, it is said later, and the next commit tries anew. With ``wait``, until
-        all of it is as safe as it can be."""
+        being told; if that cannot keep it, it is said later, and the next commit tries anew. With ``wait``,
+        until all of it is as safe as it can be."""
         if self._is_looping:
             self.is_asked = True
             return self.call(_nothing)
