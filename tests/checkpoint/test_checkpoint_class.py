@@ -193,21 +193,43 @@ async def test_a_program_goes_on_before_the_cluster_answers_and_keeps_the_result
 @pytest.mark.parametrize("answer", ["an error", "nothing"])
 @three
 async def test_a_commit_that_the_cluster_refuses_is_told_and_made_again(c, s, *workers, monkeypatch, answer):
-    async def refuse(**what):
+    asked = []
+
+    async def refuse_once(**what):
+        asked.append(what["step"])
+        if len(asked) > 1:
+            return await commit(**what)
         return refusal(ZeroDivisionError("no")) if answer == "an error" else None
 
     async with dask_hpc.Checkpoint("run", client=c) as ck:
         u = await ck.add("u", c.persist(da.ones(6, chunks=2)))
         ck.step = 3
         await ck.commit(wait=True)
-        ck.step = 4
-        with monkeypatch.context() as patch:
-            patch.setitem(s.handlers, "hpc_checkpoint_commit", refuse)
-            await ck.commit()
-            with pytest.warns(UserWarning, match="iteration 4 could not be committed"):
-                assert (await ck.stats()).versions == {"partner": 3}
-        await ck.commit(wait=True)
-        assert (await ck.stats()).versions == {"partner": 4} and u is not None
+        commit, ck.step = s.handlers["hpc_checkpoint_commit"], 4
+        monkeypatch.setitem(s.handlers, "hpc_checkpoint_commit", refuse_once)
+        await ck.commit()
+        with pytest.warns(UserWarning, match="iteration 4 could not be committed"):
+            await ck.commit(wait=True)
+        monkeypatch.undo()
+        assert (await ck.stats()).versions == {"partner": 4} and asked == [4, 4] and u is not None
+
+
+@three
+async def test_who_closes_waits_for_a_commit_that_is_on_its_way(c, s, *workers, monkeypatch):
+    go, commit = asyncio.Event(), Commits.commit
+
+    async def slow(self, **what):
+        await go.wait()
+        return await commit(self, **what)
+
+    monkeypatch.setattr(Commits, "commit", slow)
+    async with dask_hpc.Checkpoint("run", client=c) as ck:
+        u = await ck.add("u", c.persist(da.ones(6, chunks=2)))
+        ck.step = 2
+        await ck.commit()
+        asyncio.get_running_loop().call_later(0.3, go.set)
+    series = s.plugins["dask-hpc-checkpoint"].commits.series["run"]
+    assert go.is_set() and series.base is not None and series.base.step == 2 and u is not None
 
 
 @three

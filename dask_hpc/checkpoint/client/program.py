@@ -357,7 +357,6 @@ class Checkpoint:
 
     async def ask(self) -> None:
         """How often to commit to which levels from now on."""
-        await self._heard()
         try:
             told = await self._client.scheduler.hpc_checkpoint_look(
                 name=self.name,

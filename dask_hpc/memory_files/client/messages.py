@@ -11,7 +11,7 @@ from distributed import Client
 
 from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 from dask_hpc.checkpoint.worker.agent import Agent
-from dask_hpc.checkpoint.worker.block import Block, first_few, packed, told, travelling
+from dask_hpc.checkpoint.worker.block import Block, first_few, packed, told
 from dask_hpc.checkpoint.worker.transfer import Stream, Window, an_answer
 from dask_hpc.memory_files.port import unpack
 
@@ -158,9 +158,7 @@ class BlockLetters:
             return await own.put(offers, [piece for block in blocks for piece in block.pieces], is_here=True)
         try:
             rpc = self._reach.agent(self._agent)
-            # Each piece of a message costs Dask more than 4 kB cost us to copy; one block is not copied.
-            parts = packed(blocks) if len(blocks) > 1 else travelling(blocks[0].pieces)
-            call = rpc.hpc_agent_put(blocks=offers, parts=parts)
+            call = rpc.hpc_agent_put(blocks=offers, parts=packed(blocks))
             async with asyncio.timeout(_PATIENCE + sum(one.nbytes for one in blocks) / _SLOWEST):
                 found: list[dict[str, Any]] = an_answer(await self._reach.unless_gone(self._agent, call))
             return found
