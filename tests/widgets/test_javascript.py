@@ -1,5 +1,6 @@
 """The pure functions of the widgets' JavaScript, by Node's own test runner."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,10 +13,14 @@ MODULES = sorted((HERE.parent.parent / "dask_hpc" / "view" / "kit").rglob("*.js"
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-@pytest.mark.parametrize("path", sorted(HERE.glob("*.test.mjs")), ids=lambda path: path.name)
-def test_pure_functions(path):
-    done = subprocess.run(["node", "--test", path], capture_output=True, text=True, timeout=60)
+def test_pure_functions():
+    """The layouts, scales and hit tests, as Node sees them: all files in one run."""
+    files = sorted(HERE.glob("*.test.mjs"))
+    command = ["node", "--test", "--test-reporter=tap", *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
+    (passed,) = re.findall(r"^# pass (\d+)$", done.stdout, re.MULTILINE)
+    assert int(passed) >= len(files) > 10
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")

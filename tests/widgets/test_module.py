@@ -52,13 +52,3 @@ def test_nothing_comes_from_a_network(name):
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
 def test_modules_are_valid():
     assert VIEWS and syntax_errors({name: module(name) for name in VIEWS}) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
-def test_what_needs_no_page():
-    """The layouts, scales and hit tests, as Node sees them."""
-    folder = Path(__file__).parent
-    done = subprocess.run(["node", "--test", str(folder)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"^# pass [1-9]", done.stdout, re.MULTILINE)
