@@ -13,7 +13,7 @@ __all__ = ["cli", "main"]
 
 #: command -> what --help says of it; the command NAME is the object NAME of dask_hpc/cli/NAME.py
 COMMANDS = {
-    "bench": "Run the benchmark notebooks, at a small scale or in full.",
+    "bench": "Run the benchmark notebooks, at a small scale or in full, or strategies on your traces.",
     "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
     "doctor": "Say what this site offers and lacks, and what to do.",

@@ -1,10 +1,11 @@
-"""``dask-hpc bench``: run the benchmark notebooks, at a small scale or in full."""
+"""``dask-hpc bench``: run the benchmark notebooks, at a small scale or in full; and ``traces``."""
 
 import json
 import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import click
 
+from dask_hpc.cli.bench_traces import traces
 from dask_hpc.cli.terminal import print_table
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.safe_yaml import nearest
@@ -22,36 +24,75 @@ FOLDER = Path(__file__).parents[2] / "notebooks" / "benchmarks"
 NEEDED = ("papermill", "ipykernel", "matplotlib")
 
 
-@click.command()
-@click.argument("name", required=False)
-@click.option(
-    "--scale",
-    type=click.Choice(["small", "full"]),
-    default="small",
-    show_default=True,
-    help="small: seconds each, to see that it works; full: what our figures were made with.",
+class _Benchmarks(click.Group):
+    """A command for each notebook, beside those that are no notebooks."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A name that nobody has is complained of when it is run."""
+        return super().get_command(ctx, cmd_name) or click.Command(
+            cmd_name, params=_options(), callback=partial(_run, cmd_name), help=_HELP
+        )
+
+
+def _options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--scale"],
+            type=click.Choice(["small", "full"]),
+            default="small",
+            show_default=True,
+            help="small: seconds each, to see that it works; full: what our figures were made with.",
+        ),
+        click.Option(
+            ["--out"],
+            default="bench",
+            show_default=True,
+            metavar="FOLDER",
+            help="Where the run notebooks go.",
+        ),
+    ]
+
+
+_HELP = """Run this benchmark. It is a notebook that ends in a table and a plot; the notebook as it ran,
+outputs and all, is kept in the folder --out.
+
+\b
+Example:
+  dask-hpc bench simulator --scale full --out figures
+"""
+
+
+@click.group(
+    cls=_Benchmarks, invoke_without_command=True, subcommand_metavar="[NAME [OPTIONS]]", params=_options()
 )
-@click.option(
-    "--out", default="bench", show_default=True, metavar="FOLDER", help="Where the run notebooks go."
-)
-def bench(name: str | None, scale: str, out: str) -> None:
+@click.pass_context
+def bench(ctx: click.Context, scale: str, out: str) -> None:
     """Run the benchmark NAME, or all of them, or list what there is. Each is a notebook that ends in a table
-    and a plot; the notebook as it ran, outputs and all, is kept in the folder --out.
+    and a plot; the notebook as it ran, outputs and all, is kept in the folder --out. Only traces is none: it
+    compares strategies on traces of yours.
 
     \b
     Example:
       dask-hpc bench
       dask-hpc bench simulator
       dask-hpc bench all --scale full --out figures
+      dask-hpc bench traces archive --first 2000
     """
+    if ctx.invoked_subcommand is None:
+        rows = [(one, title(path)) for one, path in benchmarks().items()]
+        print_table(("name", "what it measures"), [*rows, (traces.name, "your traces, under each strategy")])
+    else:  # options are the same before the name
+        ctx.default_map = {ctx.invoked_subcommand: {"scale": scale, "out": out}}
+
+
+bench.add_command(traces)
+
+
+def _run(name: str, scale: str, out: str) -> None:
     found = benchmarks()
-    if name is None:
-        print_table(("name", "what it measures"), [(one, title(path)) for one, path in found.items()])
-        return
     if name != "all" and name not in found:
-        raise InputError(
-            "NAME", f"found {one_line(name)!r}{nearest(name, [*found, 'all'])}", ", ".join([*found, "all"])
-        )
+        names = [*found, "all", traces.name or ""]
+        raise InputError("NAME", f"found {one_line(name)!r}{nearest(name, names)}", ", ".join(names))
     for package in NEEDED:
         if find_spec(package) is None:
             raise InputError("bench", f"{package} is missing", "a clone with pip install -e '.[notebooks]'")

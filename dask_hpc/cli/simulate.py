@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as play
+from dask_hpc.simulator.overlay import LAWS, Law, Overlay
 from dask_hpc.simulator.platform import platform_of
 from dask_hpc.simulator.report import PIPELINE_HEADS, pipeline_row, report_page, worth_a_line
 from dask_hpc.simulator.result import METRICS, shown_metric
-from dask_hpc.simulator.workload import malleable_overlay
+from dask_hpc.simulator.study import reporting_seeds, tuning_seeds
 
 #: pipelines, and reasons for where they run, that a terminal shows
 _MOST_LINES = 60
@@ -107,7 +108,12 @@ def _console(columns: int) -> Console:
 )
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V,...", help="Try several values of one.")
 @click.option("--malleable", type=float, metavar="SHARE", help="Make this share of rigid jobs malleable.")
+@click.option("--rule", metavar="NAME", help="Their sizes: half-double, wide, 0.5:4 ...; else constraint.")
+@click.option("--law", type=click.Choice(LAWS), help="How they scale; default: unchanged.")
+@click.option("--load", type=float, help="Squeeze or stretch the time between jobs to this load.")
+@click.option("--first", type=click.IntRange(1), metavar="N", help="The first N jobs only.")
 @click.option("--seeds", type=click.IntRange(1), help="Repeat with seeds 0 to K-1; mean and 95 % interval.")
+@click.option("--reporting", is_flag=True, help="Draw the seeds that nothing is tuned on: from a million on.")
 @click.option("--cluster", metavar="local|ADDRESS", help="Run the repetitions on a Dask cluster.")
 @click.option("--resume", metavar="FILE", help="Keep finished repetitions here, and do not run them again.")
 @click.option(
@@ -131,7 +137,12 @@ def simulate(
     settings: tuple[str, ...],
     sweeps: tuple[str, ...],
     malleable: float | None,
+    rule: str | None,
+    law: Law | None,
+    load: float | None,
+    first: int | None,
     seeds: int | None,
+    reporting: bool,
     cluster: str | None,
     resume: str | None,
     processors: str,
@@ -150,6 +161,8 @@ def simulate(
       dask-hpc simulate trace.swf.gz --nodes 512 --policy fcfs --policy easy-backfill
       dask-hpc simulate builtin:esp --malleable 0.5 --policy elastic --report esp.html
       dask-hpc simulate builtin:esp --seeds 20 --policy egs-pwma --sweep malleability.guard=0s,60s
+      dask-hpc simulate trace.swf.gz --malleable 0.5 --rule wide --law mixed --load 1.1 --policy elastic
+      dask-hpc simulate "builtin:production?nodes=1024&load=0.9" --policy easy-backfill --policy elastic
       dask-hpc simulate trace.swf.gz --machine marconi100 --policy power-corridor --set power.upper=1MW
       dask-hpc simulate builtin:in-situ --policy in-situ-async --policy in-situ-sync --report pipelines.html
     """
@@ -157,11 +170,13 @@ def simulate(
     if platform is not None:
         nodes = platform.nodes
     chosen = _policies(policies or ("easy-backfill",), settings)
-    if seeds is not None or sweeps or cluster or resume:
+    overlay = _overlay(malleable, rule, law, load, first)
+    if seeds is not None or sweeps or cluster or resume or reporting:
         if jobs_csv or out or report:
             raise InputError("", "--jobs-csv, --out and --report need a single run", "no --seeds or --sweep")
         sweep = _sweep(sweeps)
-        found = _study(workload, chosen, nodes, platform, malleable, seeds or 1, sweep, cluster, resume)
+        drawn = (reporting_seeds if reporting else tuning_seeds)(seeds or 1)
+        found = _study(workload, chosen, nodes, platform, overlay, drawn, sweep, cluster, resume)
         _print_study(found, as_json)
         return
     with ExitStack() as files:
@@ -174,8 +189,8 @@ def simulate(
             else None
         )
         loaded = load_workload(workload, processors=processors, per_node=per_node)
-        if malleable is not None:
-            loaded = malleable_overlay(loaded, malleable, nodes=nodes)
+        if overlay is not None:
+            loaded = overlay.over(loaded, nodes=nodes)
         results = []
         for policy in chosen:
             with progress_bar(policy.name, len(loaded)) as progress:
@@ -201,6 +216,24 @@ def simulate(
         print_json(_as_data(loaded, results))
     else:
         print_result_table(loaded, results)
+
+
+def _overlay(
+    malleable: float | None, rule: str | None, law: Law | None, load: float | None, first: int | None
+) -> Overlay | None:
+    """What is asked to be changed of the workload, if anything is."""
+    for option, value in (("--rule", rule), ("--law", law)):
+        if value is not None and malleable is None:
+            raise InputError(option, f"found {shown(value)} and no job that is made malleable", "--malleable")
+    if malleable is None and load is None and first is None:
+        return None
+    return Overlay(
+        malleable=malleable or 0.0,
+        rule=rule or "constraint",
+        law=law or "unchanged",
+        load=load,
+        first=first,
+    )
 
 
 def _policies(names: tuple[str, ...], settings: tuple[str, ...]) -> list[Policy]:
@@ -229,20 +262,20 @@ def _study(
     policies: list[Policy],
     nodes: int | None,
     platform: Platform | None,
-    malleable: float | None,
-    seeds: int,
+    overlay: Overlay | None,
+    seeds: Sequence[int],
     sweep: dict[str, list[str]],
     cluster: str | None,
     resume: str | None,
 ) -> Study:
-    total = len(policies) * seeds * math.prod(len(values) for values in sweep.values())
+    total = len(policies) * len(seeds) * math.prod(len(values) for values in sweep.values())
     with cluster_client(cluster) as client, progress_bar("simulations", total) as bar:
         return study(
             workload,
             policies,
             nodes=nodes,
             platform=platform,
-            malleable=malleable,
+            overlay=overlay,
             seeds=seeds,
             sweep=sweep,
             client=client,

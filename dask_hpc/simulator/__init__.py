@@ -12,13 +12,14 @@ from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in.ours import synthetic_day
 from dask_hpc.simulator.machine import Machine, left_out, machine_from
+from dask_hpc.simulator.overlay import Overlay, offered_load
 from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform
 from dask_hpc.simulator.power import PowerTrace, check_powers
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.resilience import PlayedRuns, play_run
 from dask_hpc.simulator.result import Result
-from dask_hpc.simulator.study import Study, futures, study
+from dask_hpc.simulator.study import Study, futures, reporting_seeds, study, tuning_seeds
 from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload, platform_for
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Machine",
     "Metering",
     "NodeType",
+    "Overlay",
     "Platform",
     "PlayedRuns",
     "PowerTrace",
@@ -36,10 +38,13 @@ __all__ = [
     "Study",
     "Workload",
     "load_workload",
+    "offered_load",
     "play_run",
+    "reporting_seeds",
     "simulate",
     "study",
     "synthetic_day",
+    "tuning_seeds",
 ]
 
 
@@ -64,9 +69,10 @@ def simulate(
     policy: Sequence[str | Path | Policy] | str | Path | Policy = "easy-backfill",
     *,
     platform: Platform | None = None,
-    seeds: int = 1,
+    seeds: int | Sequence[int] = 1,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     malleable: float | None = None,
+    overlay: Overlay | None = None,
     client: Any = None,
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -83,9 +89,10 @@ def simulate(
     platform: Platform | None = None,
     allotments: bool = False,
     progress: Any = None,
-    seeds: int | None = None,
+    seeds: int | Sequence[int] | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     malleable: float | None = None,
+    overlay: Overlay | None = None,
     client: Any = None,
     store: str | Path | None = None,
 ) -> Result | Study:
@@ -96,19 +103,20 @@ def simulate(
     simulation after so many seconds. ``allotments`` records which nodes each job held, for pictures.
     ``progress`` is called now and then with the number of jobs submitted.
 
-    Any of a list of policies, ``seeds``, ``sweep``, ``malleable``, ``client`` or ``store`` makes it a
-    study of many simulations, on the client's cluster if there is one: see ``study``. From a snapshot, what
-    it cannot say (how long jobs take) is drawn for each of 20 seeds, the same for all policies: what is
+    Any of a list of policies, ``seeds``, ``sweep``, ``malleable``, ``overlay``, ``client`` or ``store`` makes
+    it a study of many simulations, on the client's cluster if there is one: see ``study``. From a snapshot,
+    what it cannot say (how long jobs take) is drawn for each of 20 seeds, the same for all policies: what is
     predicted then comes with an interval.
     """
     several = isinstance(policy, Sequence) and not isinstance(policy, str)
     asked = {"seeds": seeds, "sweep": sweep, "malleable": malleable, "client": client, "store": store}
+    asked["overlay"] = overlay
     asked = {name: value for name, value in asked.items() if value is not None}
     if several or asked:
         policies, common = policy if several else [policy], {"platform": platform, "progress": progress}
         if snapshot is None:
             return study(workload, policies, nodes=nodes, **common, **{"seeds": 1, **asked})
-        for name in ("malleable", "store"):
+        for name in ("malleable", "overlay", "store"):
             if name in asked:
                 raise InputError("simulate", f"found {name} with a snapshot", "one of both")
         return futures(snapshot, policies, horizon=horizon, **common, **asked)

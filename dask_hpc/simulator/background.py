@@ -13,12 +13,19 @@ import random
 from collections.abc import Iterator
 
 from dask_hpc.model.job import Job
+from dask_hpc.simulator.built_in.batch_model import (
+    LEAST,
+    LONG,
+    MIDDLE_BELOW,
+    MOST_ARE_BELOW,
+    POWERS_OF_TWO,
+    SERIAL,
+    SHORT,
+    SHORT_CHANCE,
+    SHORT_LESS,
+)
 from dask_hpc.simulator.workload import Arrival
 
-_SERIAL, _POWER_OF_TWO = 0.244, 0.576
-_LOW, _UPPER = 0.8, 0.86
-_SHORT, _LONG = (4.2, 0.94), (312.0, 0.03)  # shape and scale of the two gamma laws
-_SLOPE, _BASE = -0.0054, 0.78
 #: minutes that people write
 _WRITTEN = (5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1080, 1440, 2880)
 _FULL = 0.15  # so many jobs run into their walltime
@@ -51,16 +58,16 @@ def background_load(
 def _draw(dice: random.Random, most: int, longest: float) -> tuple[int, float, float]:
     """Nodes, run time and walltime of one job."""
     size = 1
-    if most > 1 and dice.random() >= _SERIAL:
+    if most > 1 and dice.random() >= SERIAL:
         high = math.log2(most)
-        middle = max(high - 2.5, min(_LOW, high))
-        low = min(_LOW, high)
-        log_size = dice.uniform(low, middle) if dice.random() < _UPPER else dice.uniform(middle, high)
-        if dice.random() < _POWER_OF_TWO / (1 - _SERIAL):
+        middle = max(high - MIDDLE_BELOW, min(LEAST, high))
+        low = min(LEAST, high)
+        log_size = dice.uniform(low, middle) if dice.random() < MOST_ARE_BELOW else dice.uniform(middle, high)
+        if dice.random() < POWERS_OF_TWO / (1 - SERIAL):
             log_size = round(log_size)
         size = min(most, max(1, round(2**log_size)))
-    share_short = max(0.0, min(1.0, _SLOPE * size + _BASE))
-    shape = _SHORT if dice.random() < share_short else _LONG
+    share_short = max(0.0, min(1.0, -SHORT_LESS * size + SHORT_CHANCE))
+    shape = SHORT if dice.random() < share_short else LONG
     runtime = min(math.exp(dice.gammavariate(*shape)), longest)
     if dice.random() < _FULL:
         walltime = _written(runtime, longest)

@@ -174,7 +174,7 @@ class Engine:
         indices = self.indices
         for row, arrival in enumerate([arrival for arrival, _ in running] + waiting):
             if self.record is not None:
-                self.record.submitted(row, arrival.job)
+                self.record.submitted(row, arrival.job, arrival.alone)
         for row, (arrival, done) in enumerate(running):
             job_id = arrival.job.id
             if indices.running[job_id].target is not None:
@@ -298,7 +298,7 @@ class Engine:
     def _submit(self, arrival: Arrival, row: int) -> None:
         job, now = arrival.job, self.indices.now
         if self.record is not None:
-            self.record.submitted(row, job)
+            self.record.submitted(row, job, arrival.alone)
         if job.nodes > self._most_nodes:  # it can never run here
             reason = f"asks for {job.nodes} nodes, the machine has {self._most_nodes}"
             self.story.tell(Happening(self.indices.revision, now, "reject", job.id, (), reason))

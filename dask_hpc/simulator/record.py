@@ -25,14 +25,14 @@ class Details:
 
 
 class Record:
-    """Columns of machine numbers, 29 bytes a job beside its name.
+    """Columns of machine numbers, 37 bytes a job beside its name.
 
     With ``allotments`` also who held which nodes from when on, which a picture needs: ``(time, row,
     nodes)``, with no nodes at the end; and from when on how many nodes read or wrote.
     """
 
-    __slots__ = ("_parts", "adaptation", "allotments", "details", "end", "id", "loads", "nodes", "power",
-                 "start", "state", "submit", "transfer", "worth")  # fmt: skip
+    __slots__ = ("_parts", "adaptation", "allotments", "alone", "details", "end", "id", "loads", "nodes",
+                 "power", "start", "state", "submit", "transfer", "worth")  # fmt: skip
 
     def __init__(self, *, allotments: bool = False) -> None:
         self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
@@ -41,6 +41,8 @@ class Record:
         self.submit = array("d")
         self.start = array("d")
         self.end = array("d")
+        #: what each job takes on the nodes that it asks for, with nothing in its way; nan if nobody knows
+        self.alone = array("d")
         self.nodes = array("i")
         self.state = bytearray()
         self.details: dict[int, Details] = {}
@@ -55,12 +57,13 @@ class Record:
         #: mean seconds of a read or write on the shared file system
         self.transfer = nan
 
-    def submitted(self, row: int, job: Job) -> None:
+    def submitted(self, row: int, job: Job, alone: float) -> None:
         """A new row."""
         self.id.append(job.id)
         self.submit.append(job.submitted)
         self.start.append(nan)
         self.end.append(nan)
+        self.alone.append(alone)
         self.nodes.append(job.nodes)
         self.state.append(0)
         if job.power is not None:

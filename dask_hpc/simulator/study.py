@@ -23,12 +23,29 @@ from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in import with_seed
 from dask_hpc.simulator.comparison import ComparedPolicies, compared, differences, summary
 from dask_hpc.simulator.machine import Machine, machine_from
+from dask_hpc.simulator.overlay import Overlay
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power import check_powers
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import METRICS, metrics
-from dask_hpc.simulator.workload import Workload, malleable_overlay, platform_for
+from dask_hpc.simulator.workload import Workload, platform_for
+
+#: the first seed of the half that nothing is tuned on
+REPORTED = 1_000_000
+
+
+def tuning_seeds(count: int) -> range:
+    """So many seeds to try things with: 0, 1, 2 ..., those of every study that says nothing else."""
+    insist(type(count) is int and 1 <= count <= REPORTED, "seeds", count, f"1 to {REPORTED:,}")
+    return range(count)
+
+
+def reporting_seeds(count: int) -> range:
+    """So many seeds to report with: from a million on, where nobody comes by accident. Whatever was chosen by
+    looking at seeds (a design, a parameter's value) is reported on these; a sweep over them is refused."""
+    insist(type(count) is int and 1 <= count <= REPORTED, "seeds", count, f"1 to {REPORTED:,}")
+    return range(REPORTED, REPORTED + count)
 
 
 @dataclass(frozen=True)
@@ -40,8 +57,8 @@ class Trial:
     seed: int
     nodes: int | None = None
     platform: Platform | None = None
-    #: this share of a rigid workload's jobs made malleable, chosen by the seed
-    malleable: float | None = None
+    #: what is changed of its workload; which jobs are malleable is chosen by the seed
+    overlay: Overlay | None = None
 
     @cached_property
     def key(self) -> str:
@@ -51,7 +68,7 @@ class Trial:
             workload = [workload.name, workload.nodes, [repr(arrival) for arrival in workload]]
         elif not workload.startswith("builtin:"):
             workload = hashlib.sha256(Path(workload).read_bytes()).hexdigest()
-        parts = [workload, self.policy.name, self.policy.to_yaml(), self.seed, self.nodes, self.malleable]
+        parts = [workload, self.policy.name, self.policy.to_yaml(), self.seed, self.nodes, self.overlay]
         text = json.dumps([*parts, repr(self.platform)], default=repr)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -72,9 +89,7 @@ class Trial:
         workload = self.workload
         if isinstance(workload, str):
             workload = load_workload(with_seed(workload, self.seed))
-        if self.malleable is not None:
-            workload = malleable_overlay(workload, self.malleable, self.seed, nodes=self.nodes)
-        return workload
+        return workload if self.overlay is None else self.overlay.over(workload, self.seed, self.nodes)
 
 
 @dataclass(frozen=True)
@@ -133,24 +148,30 @@ def study(
     workload: str | Path | Workload,
     policies: Sequence[str | Path | Policy],
     *,
-    seeds: int = 20,
+    seeds: int | Sequence[int] = 20,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     nodes: int | None = None,
     platform: Platform | None = None,
     malleable: float | None = None,
+    overlay: Overlay | None = None,
     client: Any = None,
     store: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Study:
-    """Run every policy (with every combination of ``sweep``'s parameters) for seeds 0 to ``seeds - 1``.
+    """Run every policy (with every combination of ``sweep``'s parameters) for seeds 0 to ``seeds - 1``, or
+    for those that are given (see ``reporting_seeds``).
 
-    A built-in workload, the choice of malleable jobs and node failures depend on the seed. With a Dask
+    A built-in workload, the choice of malleable jobs and node failures depend on the seed. ``malleable`` is a
+    share of the jobs, with any size that the machine allows; an ``overlay`` says more. With a Dask
     ``client`` trials run on its cluster. ``store`` is a file that finished trials are added to; those it
     has already are not run again. ``progress`` is told the number of trials done and of all.
     """
-    chosen = _variants(policies, sweep, seeds)
+    chosen, drawn = _variants(policies, sweep), _seeds(seeds, sweep)
+    if malleable is not None:
+        insist(overlay is None, "malleable", malleable, "nothing beside an overlay, which says it")
+        overlay = Overlay(malleable=malleable, rule="constraint")
     source = workload if isinstance(workload, Workload) else str(workload)
-    trials = [Trial(source, p, seed, nodes, platform, malleable) for p in chosen for seed in range(seeds)]
+    trials = [Trial(source, p, seed, nodes, platform, overlay) for p in chosen for seed in drawn]
     trials[0].load()  # complain before anything is sent anywhere
     return _play(trials, client, progress, store)
 
@@ -168,16 +189,30 @@ def futures(
 ) -> Study:
     """What each of these policies would do from a snapshot on, ``seeds`` times: see ``machine``. Each seed
     draws how long jobs take, the same for all policies."""
-    chosen = _variants(policies, sweep, seeds)
-    trials = [Future(snapshot, policy, seed, horizon, platform) for policy in chosen for seed in range(seeds)]
+    chosen, drawn = _variants(policies, sweep), _seeds(seeds, sweep)
+    trials = [Future(snapshot, policy, seed, horizon, platform) for policy in chosen for seed in drawn]
     return _play(trials, client, progress)
 
 
 def _variants(
-    policies: Sequence[str | Path | Policy], sweep: Mapping[str, Sequence[Any]] | None, seeds: Any
+    policies: Sequence[str | Path | Policy], sweep: Mapping[str, Sequence[Any]] | None
 ) -> list[Policy]:
-    insist(type(seeds) is int and seeds >= 1, "seeds", seeds, "1 or more")
     return variants([Policy.load(policy) for policy in policies], sweep or {})
+
+
+def _seeds(seeds: int | Sequence[int], sweep: Mapping[str, Sequence[Any]] | None) -> Sequence[int]:
+    """Those to draw with; what is tried on the reporting half is not reported on it."""
+    if isinstance(seeds, int):
+        insist(type(seeds) is int and seeds >= 1, "seeds", seeds, "1 or more")
+        return range(seeds)
+    fine = isinstance(seeds, Sequence) and len(seeds) > 0 and all(type(seed) is int for seed in seeds)
+    insist(fine and min(seeds) >= 0, "seeds", seeds, "how many, or whole numbers, 0 or more")
+    insist(len(set(seeds)) == len(seeds), "seeds", seeds, "each seed once")
+    if sweep and max(seeds) >= REPORTED:
+        raise InputError(
+            "seeds", f"found {max(seeds)} with a sweep", f"below {REPORTED:,}: the others are to report with"
+        )
+    return seeds
 
 
 def _play(

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from math import ceil, floor, inf, isfinite
+from math import ceil, floor, inf, isfinite, nan
 from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, insist, is_number, shown
@@ -127,6 +127,11 @@ class Arrival:
         """Seconds on its start nodes after which it is killed."""
         return inf if self.overstays else self.job.walltime
 
+    @property
+    def alone(self) -> float:
+        """Seconds on its start nodes with nothing in its way; nan if an application says what it does."""
+        return nan if self.application is not None else min(self.runtime, self.limit)
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -177,6 +182,7 @@ Range = Callable[[Job, int], tuple[int, int]]
 #: ready-made rules; every range is then narrowed to sizes that the job's constraint allows
 RULES: dict[str, Range] = {
     "constraint": lambda job, machine: (1, machine),
+    "wide": lambda job, machine: (1, machine),
     "half-double": lambda job, machine: (ceil(job.nodes / 2), 2 * job.nodes),
     "shrink-only": lambda job, machine: (1, job.nodes),
     "grow-only": lambda job, machine: (job.nodes, machine),
@@ -189,28 +195,33 @@ def malleable_overlay(
     share: float = 0.5,
     seed: int = 0,
     rule: str | tuple[float, float] | Range = "constraint",
-    speedup: Speedup | None = None,
+    speedup: Speedup | Callable[[Job], Speedup] | None = None,
     *,
-    constraint: Constraint | None = None,
+    constraint: Constraint | Callable[[Job], Constraint] | None = None,
     nodes: int | None = None,
 ) -> Workload:
     """The same workload with a share of its rigid jobs made malleable.
 
     ``rule`` says between which sizes: a name out of ``RULES``, two factors of the start size (``(0.5,
     4)`` or ``"0.5:4"``), or any function. ``speedup`` holds for the chosen jobs (unchanged by default);
-    ``constraint`` too, for those whose start size it allows. Start sizes, runtimes and walltimes stay:
-    a walltime is meant for the start size. ``nodes`` is the machine, if the workload does not say.
+    ``constraint`` too, for those whose start size it allows; either may be a function of the job. Start
+    sizes, runtimes and walltimes stay: a walltime is meant for the start size. ``nodes`` is the machine, if
+    the workload does not say.
     """
     insist(is_number(share, 0, 1), "share", share, "0 to 1")
     insist(type(seed) is int, "seed", seed, "a whole number")
-    insist(constraint in (None, *CONSTRAINTS), "constraint", constraint, ", ".join(CONSTRAINTS))
+    if not callable(constraint):
+        insist(constraint in (None, *CONSTRAINTS), "constraint", constraint, ", ".join(CONSTRAINTS))
     machine = platform_for(workload, nodes, None).nodes
     sizes = _rule(rule)
     rigid = [at for at, arrival in enumerate(workload) if arrival.job.kind == "rigid"]
     random.Random(seed).shuffle(rigid)
     arrivals = list(workload)
     for at in rigid[: round(share * len(rigid))]:
-        arrivals[at] = _malleable(arrivals[at], sizes, machine, speedup, constraint)
+        job = arrivals[at].job
+        law = speedup(job) if callable(speedup) else speedup
+        legal = constraint(job) if callable(constraint) else constraint
+        arrivals[at] = _malleable(arrivals[at], sizes, machine, law, legal)
     return replace(workload, arrivals=arrivals)
 
 

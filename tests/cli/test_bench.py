@@ -52,18 +52,20 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_list(folder):
     lines = bench().splitlines()
-    assert [line.split()[0] for line in lines] == ["name", "adding", "failing"]
+    assert [line.split()[0] for line in lines] == ["name", "adding", "failing", "traces"]
     assert lines[1].endswith("What does adding cost?")
 
 
 def test_the_list_has_every_notebook():
     lines = bench().splitlines()[1:]
-    assert [line.split()[0] for line in lines] == sorted(path.stem for path in HERE.glob("*.ipynb"))
+    names = [line.split()[0] for line in lines]
+    assert names == [*sorted(path.stem for path in HERE.glob("*.ipynb")), "traces"]
 
 
 def test_an_unknown_name(folder, tmp_path):
     told = bench("ading", "--out", tmp_path / "out", code=2)
     assert "'ading' (nearest: adding)" in told and len(told.splitlines()) == 1
+    assert "(nearest: traces)" in bench("trace", code=2)
     assert not (tmp_path / "out").exists()
 
 
@@ -79,6 +81,7 @@ def test_a_folder_that_cannot_be_written(folder, tmp_path, out):
     (tmp_path / "a-file").touch()
     told = bench("adding", "--out", tmp_path / out, code=2)
     assert "--out" in told and len(told.splitlines()) == 1
+    assert bench("--out", tmp_path / out, "adding", code=2) == told
 
 
 def test_an_installation_without_benchmarks(tmp_path, monkeypatch):

@@ -152,7 +152,7 @@ def test_set_changes_a_parameter(run):
         (["w.yaml", "--frobnicate"], "No such option"),
         (["w.yaml", "--seeds", "0"], "0 is not in the range"),
         (["w.yaml", "--seeds", "2", "--out", "x.nc"], "need a single run"),
-        (["w.yaml", "--malleable", "2"], "share: found 2.0; allowed: 0 to 1"),
+        (["w.yaml", "--malleable", "2"], "malleable: found 2.0; allowed: 0 to 1"),
         (["w.yaml", "--sweep", "queue.deth=1,2"], "queue.deth: unknown key"),
         (["w.yaml", "--cluster", "tcp://127.0.0.1:1"], "--cluster: found 'tcp://127.0.0.1:1'"),
         (["builtin:espp"], "nearest: esp"),

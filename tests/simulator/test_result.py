@@ -35,6 +35,9 @@ def test_metrics(result):
     assert m["mean_response"] == (100 + 160 + 5 + 90) / 4
     # c took 5 s, counted as 10: response 5 over 10 is below 1
     assert m["mean_bounded_slowdown"] == pytest.approx((1 + 160 / 50 + 1 + 1) / 4)
+    assert (
+        m["mean_slowdown_as_asked"] == m["mean_bounded_slowdown"]
+    )  # d would take 500 s, but is killed after 90
     assert m["throughput"] == pytest.approx(4 / 170)
     assert (m["completed"], m["killed"], m["rejected"]) == (3, 1, 0)
 
@@ -66,3 +69,20 @@ def test_story_has_a_reason_for_every_start(result):
         ("d", "overtakes job b: ends before that can start in 90 s"),
         ("b", "first in the queue, 4 nodes idle"),
     ]
+
+
+def test_slowdown_as_asked_is_over_the_same_time_whatever_a_job_held():
+    """m takes 100 s on the 4 nodes that it asks for. After 30 s of waiting it runs on 8, in 50 s: no
+    slowdown, though it waited for more than half of its run. Beside another job it runs on 2, in 200 s."""
+    m = Job(id="m", nodes=4, walltime=500.0, kind="malleable", min_nodes=2, max_nodes=8)
+    first, other = Job(id="first", nodes=8, walltime=30.0), Job(id="other", nodes=2, walltime=200.0)
+    fast = simulate([Arrival(first, 30.0), Arrival(m, 100.0)], nodes=8, policy="egs-pwma").metrics
+    assert fast["mean_response"] == (30 + 80) / 2
+    assert fast["mean_bounded_slowdown"] == pytest.approx((1 + 80 / 50) / 2)
+    assert fast["mean_slowdown_as_asked"] == 1.0
+    slow = simulate([Arrival(m, 100.0), Arrival(other, 200.0)], nodes=4, policy="egs-pwma").metrics
+    assert slow["mean_response"] == 200.0 and slow["mean_bounded_slowdown"] == 1.0
+    assert slow["mean_slowdown_as_asked"] == pytest.approx((2 + 1) / 2)
+    killed = Arrival(Job(id="killed", nodes=8, walltime=60.0), 500.0)  # which never takes 500 s
+    late = simulate([Arrival(first, 30.0), killed], nodes=8, policy="fcfs").metrics
+    assert late["mean_slowdown_as_asked"] == late["mean_bounded_slowdown"] == (1 + 90 / 60) / 2

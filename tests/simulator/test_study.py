@@ -8,7 +8,7 @@ import pytest
 from distributed import Client
 
 from dask_hpc import InputError, Policy
-from dask_hpc.simulator import Workload, synthetic_day
+from dask_hpc.simulator import Overlay, Workload, reporting_seeds, synthetic_day, tuning_seeds
 from dask_hpc.simulator.comparison import mean_and_half_width
 from dask_hpc.simulator.study import Trial, study, variants
 
@@ -81,3 +81,41 @@ def test_progress_is_told(workload):
 def test_bad_numbers_of_seeds(workload, seeds):
     with pytest.raises(InputError, match="seeds: found"):
         study(workload, ["fcfs"], seeds=seeds)
+
+
+def test_seeds_to_tune_with_and_to_report_with_have_none_in_common(workload):
+    tried, told = tuning_seeds(500_000), reporting_seeds(500_000)
+    assert len(tried) == len(told) == 500_000 and max(tried) < min(told) == 1_000_000
+    found = study(workload, ["fcfs"], seeds=reporting_seeds(2), malleable=0.5).runs
+    assert list(found["seed"]) == [1_000_000, 1_000_001]
+    assert list(study(workload, ["fcfs"], seeds=2).runs["seed"]) == list(tuning_seeds(2))
+    for wrong in (0, 1_000_001, True, 1.0):
+        for half in (tuning_seeds, reporting_seeds):
+            with pytest.raises(InputError, match="seeds: found"):
+                half(wrong)
+
+
+def test_nothing_is_tuned_on_the_reporting_half(workload):
+    sweep = {"queue.depth": [1, 2]}
+    with pytest.raises(InputError, match="seeds: found 1000001 with a sweep; allowed: below 1,000,000"):
+        study(workload, ["easy-backfill"], seeds=reporting_seeds(2), sweep=sweep)
+    assert len(study(workload, ["easy-backfill"], seeds=tuning_seeds(2), sweep=sweep).runs) == 4
+
+
+@pytest.mark.parametrize("seeds", [[], [1, 1], [-1], [0.5], "12", [True]])
+def test_bad_lists_of_seeds(workload, seeds):
+    with pytest.raises(InputError, match="seeds: found"):
+        study(workload, ["fcfs"], seeds=seeds)
+
+
+def test_an_overlay_is_part_of_a_trial(workload):
+    plain, wide = (
+        Trial(workload, Policy.load("elastic"), 0, overlay=overlay)
+        for overlay in (Overlay(malleable=0.5), Overlay(malleable=0.5, rule="wide"))
+    )
+    assert plain.key != wide.key != Trial(workload, Policy.load("elastic"), 0).key
+    share = study(workload, ["elastic"], seeds=1, malleable=0.5).runs
+    same = study(workload, ["elastic"], seeds=1, overlay=Overlay(malleable=0.5, rule="constraint")).runs
+    pd.testing.assert_frame_equal(share, same)
+    with pytest.raises(InputError, match=r"malleable: found 0\.5; allowed: nothing beside an overlay"):
+        study(workload, ["elastic"], malleable=0.5, overlay=Overlay())

@@ -13,7 +13,12 @@ from dask_hpc.simulator.built_in import BUILT_IN, built_in, describe, parameters
 from dask_hpc.simulator.built_in.published import TYPES
 from dask_hpc.simulator.readers import load_workload
 
-SMALL = {"synthetic": {"jobs": 50}, "io-intensity": {"jobs": 60}, "exascale": {"jobs": 5}}
+SMALL = {
+    "synthetic": {"jobs": 50},
+    "io-intensity": {"jobs": 60},
+    "exascale": {"jobs": 5},
+    "production": {"jobs": 50},
+}
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

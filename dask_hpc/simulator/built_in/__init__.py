@@ -25,6 +25,7 @@ from dask_hpc.simulator.built_in.ours import (
     synthetic,
     ten_jobs,
 )
+from dask_hpc.simulator.built_in.production import production
 from dask_hpc.simulator.built_in.published import esp, io_intensity, mebf, power_batch
 from dask_hpc.simulator.workload import Workload
 
@@ -42,6 +43,7 @@ BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "node-stealing": node_stealing,
     "power-batch": power_batch,
     "power-swing": power_swing,
+    "production": production,
     "readers": readers,
     "synthetic": synthetic,
     "ten-jobs": ten_jobs,
