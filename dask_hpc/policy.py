@@ -299,11 +299,12 @@ class Policy:
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
         if self.power is not None and snapshot.power is not None:
-            powered, memory = self.power.decide(snapshot, starts, resizes, power)
+            known: dict[Any, Any] = {}
+            powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
             if len(powered.starts) < len(starts):
                 # those who may not start are in nobody's way: what would be done without their starts?
                 resizes, malleability = self._resizes(snapshot, powered.starts, before.malleability)
-                powered, memory = self.power.decide(snapshot, starts, resizes, power)
+                powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
             power = memory
             wishes = {*starts, *resizes}
             if [*powered.starts] != [*starts]:  # what does not start now is to be thought of again
@@ -313,7 +314,9 @@ class Policy:
             changed = powered._asdict()
             starts, resizes = changed.pop("starts"), changed.pop("resizes")
             changed["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
-        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
+        plan = None
+        if starts or resizes or changed:
+            plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
         if not plan and self.lending is not None and snapshot.borrowers:
             loans = self.lending.last(snapshot)
             if any(loans):
@@ -341,16 +344,18 @@ class Policy:
     def _resizes(self, snapshot: Snapshot, starts: Starts, memory: Any) -> tuple[list[Resize], Any]:
         """The resizes that jobs ask for, and those of the malleability strategy, beside these starts."""
         outlook = outlook_after(snapshot, starts)
-        resizes: list[Resize] = answers(snapshot, outlook.idle)
+        resizes = answers(snapshot, outlook.idle) if snapshot.requests else []
         if self.malleability is not None:
             answered = {resize.job for resize in resizes}
-            gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
-            outlook = Outlook(outlook.head, outlook.idle - gained)
-            given = [] if starts else given_up(snapshot, outlook.idle)
-            if given := [resize for resize in given if resize.job not in answered]:
-                return resizes + given, memory  # who else is to give is thought of when these have
+            if resizes:
+                gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
+                outlook = Outlook(outlook.head, outlook.idle - gained)
+            if snapshot.resting and not starts:
+                given = [one for one in given_up(snapshot, outlook.idle) if one.job not in answered]
+                if given:
+                    return resizes + given, memory  # who else is to give is thought of when these have
             more, memory = self.malleability.decide(snapshot, outlook, memory)
-            resizes += [resize for resize in more if resize.job not in answered]
+            resizes += [resize for resize in more if resize.job not in answered] if answered else more
         return resizes, memory
 
     @property

@@ -12,6 +12,7 @@ from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Borrower, Lent, Node, NodeWish
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Corridor, PowerView
+from dask_hpc.model.resizable import Resizable, Scope
 from dask_hpc.model.speedup import smallest_legal
 from dask_hpc.model.topology import Topology
 from dask_hpc.model.waiting import Ranking, Waiting
@@ -70,9 +71,9 @@ class Picker(Protocol):
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = ("borrowers", "by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead",
-                 "parts", "picked", "picker", "power", "progress", "requests", "resizable", "resting",
-                 "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
+    __slots__ = ("borrowers", "by_end", "changing", "failed", "idle", "lacking", "mtct", "nodes", "now",
+                 "overhead", "parts", "picked", "picker", "power", "progress", "requests", "resizable",
+                 "resting", "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -94,7 +95,9 @@ class Indices:
         self.running: dict[str, Running] = {}
         self.by_end: list[tuple[float, int, Running]] = []
         #: running jobs whose size may change and is not changing just now
-        self.resizable: dict[str, Running] = {}
+        self.resizable: Resizable[Running] = Resizable()
+        #: running jobs that are changing their size just now
+        self.changing: dict[str, Running] = {}
         #: communication over compute time, as last measured, of running jobs
         self.mtct: dict[str, float] = {}
         #: the share of their work that running jobs have done, where a body knows it
@@ -166,8 +169,8 @@ class Indices:
             growths=old.growths + bool(gained),
             resized_at=self.now,
         )
-        self._put(old, new)
         self.resizable.pop(job_id, None)
+        self._put(old, new)
         self.requests.pop(job_id, None)
         if gained and job_id in self.lacking:
             self._lacks(job_id, self.lacking[job_id] - len(gained))
@@ -424,6 +427,8 @@ class Indices:
             self.resizable.pop(job_id, None)
             self.requests.pop(job_id, None)
             self.mtct.pop(job_id, None)
+        if running.target is not None:
+            self.changing.pop(job_id, None)
         if self.progress:
             self.progress.pop(job_id, None)
         if self.lacking:
@@ -445,6 +450,10 @@ class Indices:
         self._drop_end(old)
         job_id = old.job.id
         self.running[job_id] = new
+        if new.target is not None:
+            self.changing[job_id] = new
+        elif old.target is not None:
+            self.changing.pop(job_id, None)
         if job_id in self.resizable:
             self.resizable[job_id] = new
         insort(self.by_end, (new.expected_end, new.order, new))
@@ -528,9 +537,26 @@ class Snapshot:
         return sorted((r for r in jobs if r.target is None and r.resized_at != now), key=_order)
 
     @property
+    def givers(self) -> Collection[Scope[Running]]:
+        """Malleable jobs whose size is not changing that hold more nodes than they need, in no order. Some
+        may have been resized at this very time."""
+        return self._indices.resizable.givers.values()
+
+    @property
+    def takers(self) -> Collection[Scope[Running]]:
+        """Malleable jobs whose size is not changing that could use more nodes, in no order. Some may have
+        been resized at this very time."""
+        return self._indices.resizable.takers.values()
+
+    @property
+    def changing(self) -> Collection[Running]:
+        """Running jobs that are changing their size just now."""
+        return self._indices.changing.values()
+
+    @property
     def is_resizing(self) -> bool:
         """Whether any job is changing its size just now."""
-        return any(running.target is not None for running in self._indices.running.values())
+        return bool(self._indices.changing)
 
     def by_expected_end(self) -> Iterator[Running]:
         """Running jobs, the one expected to end first in front."""

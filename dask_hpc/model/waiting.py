@@ -8,6 +8,7 @@ square root of the number of waiting jobs, or less.
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from math import inf
 from typing import Any, Protocol
@@ -22,9 +23,10 @@ _BLOCK = 64
 
 
 class _Block:
-    """Neighbours in the queue. No job in it needs fewer than ``nodes`` or less than ``walltime``."""
+    """Neighbours in the queue. No job in it asks for fewer than ``nodes``, could use fewer than ``least``,
+    or has less than ``walltime``."""
 
-    __slots__ = ("jobs", "keys", "loose", "nodes", "walltime")
+    __slots__ = ("jobs", "keys", "least", "loose", "nodes", "walltime")
 
     def __init__(self, keys: list[Key], jobs: list[Job]) -> None:
         self.keys = keys
@@ -32,12 +34,14 @@ class _Block:
         self.loose = False
         if len(jobs) == 1:
             self.nodes, self.walltime = jobs[0].nodes, jobs[0].walltime
+            self.least = jobs[0].min_nodes
         else:
             self.measure()
 
     def measure(self) -> None:
         self.nodes = min(job.nodes for job in self.jobs)
         self.walltime = min(job.walltime for job in self.jobs)
+        self.least = min(job.min_nodes for job in self.jobs)
         self.loose = False
 
 
@@ -66,7 +70,7 @@ class Hole:
 class Waiting:
     """An ordered collection of jobs. Strategies only read it."""
 
-    __slots__ = ("_arrivals", "_blocks", "_keys", "_lasts", "_order")
+    __slots__ = ("_arrivals", "_blocks", "_by_age", "_keys", "_lasts", "_order")
 
     def __init__(self, order: Ranking | None = None) -> None:
         self._order: Ranking = order or ByArrival()
@@ -74,6 +78,8 @@ class Waiting:
         self._keys: dict[str, Key] = {}
         self._blocks: list[_Block] = []
         self._lasts: list[Key] = []  # the last key of each block
+        #: when they were submitted, and some that are gone; made when somebody asks
+        self._by_age: list[tuple[float, Key, str]] | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -101,6 +107,49 @@ class Waiting:
     def last_key(self) -> Key | None:
         """The key of the job at the tail, or None."""
         return self._lasts[-1] if self._lasts else None
+
+    @property
+    def order(self) -> Ranking:
+        """What puts the jobs in order, but for those that were put ahead."""
+        return self._order
+
+    @property
+    def oldest(self) -> Job | None:
+        """The job that was submitted first; of several, the one that is first in the order."""
+        ages = self._by_age
+        if ages is None or len(ages) > 2 * len(self._keys) + _BLOCK:
+            ages = self._by_age = [(job.submitted, self._keys[job.id], job.id) for job in self]
+            heapify(ages)
+        while ages:
+            _, key, job_id = ages[0]
+            if self._keys.get(job_id) is key:
+                return self[job_id]
+            heappop(ages)
+        return None
+
+    def at(self, place: int) -> Job:
+        """The job with so many others before it."""
+        for block in self._blocks:
+            if place < len(block.jobs):
+                return block.jobs[place]
+            place -= len(block.jobs)
+        raise IndexError("nobody waits there")
+
+    def within(self, depth: int, hole: "Hole") -> Iterator[Job]:
+        """Those of the first ``depth`` jobs whose smallest size fits into the idle nodes of a hole, which may
+        get smaller meanwhile."""
+        for block in self._blocks:
+            if depth <= 0 or hole.idle <= 0:
+                return
+            if block.least <= hole.idle:
+                in_vain = True
+                for job in block.jobs if len(block.jobs) <= depth else block.jobs[:depth]:
+                    if job.min_nodes <= hole.idle:
+                        in_vain = False
+                        yield job
+                if in_vain and block.loose:
+                    block.measure()
+            depth -= len(block.jobs)
 
     def key(self, job_id: str) -> Key:
         """The place of a waiting job in the order. Keys outlive their jobs' waiting."""
@@ -137,6 +186,8 @@ class Waiting:
             self._arrivals = arrival + 1
         key = (-ahead, self._order.rank(job), arrival)
         self._keys[job.id] = key
+        if self._by_age is not None:
+            heappush(self._by_age, (job.submitted, key, job.id))
         lasts = self._lasts
         if not lasts:
             self._blocks.append(_Block([key], [job]))
@@ -156,6 +207,8 @@ class Waiting:
             block.nodes = job.nodes
         if job.walltime < block.walltime:
             block.walltime = job.walltime
+        if job.min_nodes < block.least:
+            block.least = job.min_nodes
         if len(block.keys) > 2 * _BLOCK:
             self._split(at)
 
@@ -172,7 +225,7 @@ class Waiting:
             return job
         if place == len(block.keys):
             self._lasts[at] = block.keys[-1]
-        if job.nodes == block.nodes or job.walltime == block.walltime:
+        if job.nodes == block.nodes or job.walltime == block.walltime or job.min_nodes == block.least:
             block.loose = True
         return job
 
@@ -181,6 +234,7 @@ class Waiting:
         key = self._keys[job.id]
         block = self._blocks[bisect_left(self._lasts, key)]
         block.jobs[bisect_left(block.keys, key)] = job
+        self._by_age = None
 
     @property
     def arrivals(self) -> int:

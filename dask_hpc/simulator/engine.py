@@ -540,7 +540,9 @@ class Engine:
             if resize.nodes > before:
                 self.record.held(life.row, now, running.nodes)
         if isinstance(life.execution, Steady):
+            is_news = self._news
             self._pause(life, running, now)
+            self._news = is_news  # if that was all, the policy is asked again at once, and not once more
         # else it waits for its next scheduling point, which may be this instant
 
     def _restart(self, resize: Resize) -> None:

@@ -37,6 +37,11 @@ class PlainQueue:
     def jobs(self):
         return [job for _, job in self.entries]
 
+    def within(self, depth, hole):
+        for job in self.jobs[:depth]:
+            if job.min_nodes <= hole.idle:
+                yield job
+
     def fitting(self, key, hole):
         for place, job in self.entries:
             fits = job.nodes <= hole.idle and (job.nodes <= hole.spare or job.walltime <= hole.window)
@@ -45,11 +50,15 @@ class PlainQueue:
 
 
 def some_job(rng, number):
+    nodes = rng.choice((1, 1, 2, 4, 64))
     return Job(
         id=str(number),
-        nodes=rng.choice((1, 1, 2, 4, 64)),
+        nodes=nodes,
+        kind="moldable",
+        min_nodes=rng.randint(1, nodes),
         walltime=rng.choice((60.0, 600.0, 3600.0, inf)),
         priority=float(rng.randint(0, 3)),
+        submitted=float(rng.randint(0, 50)),
     )
 
 
@@ -68,15 +77,23 @@ def check_same(queue, plain, rng):
     assert list(queue) == jobs
     assert len(queue) == len(jobs)
     assert queue.first is (jobs[0] if jobs else None)
+    assert queue.oldest is min(jobs, key=lambda job: job.submitted, default=None)
+    with pytest.raises(IndexError):
+        queue.at(len(jobs))
     if not jobs:
         return
     at = rng.randrange(len(jobs))
+    assert queue.at(at) is jobs[at]
     ahead, _, arrival = plain.entries[at][0]
     assert (queue.ahead_of(jobs[at].id), queue.arrival_of(jobs[at].id)) == (-ahead, arrival)
     for _ in range(5):
         key = queue.key(rng.choice(jobs).id)
         search = rng.randint(0, 70), rng.choice((0.0, 60.0, 1000.0, inf)), rng.randint(0, 5)
         shrinks = rng.randint(0, 3)
+        depth = rng.choice((0, 1, at, at + 1, len(jobs), 10_000))
+        mine, its = Hole(search[0]), Hole(search[0])
+        found = let_in(queue.within(depth, mine), mine, shrinks)
+        assert found == let_in(plain.within(depth, its), its, shrinks)
         mine, its = Hole(*search), Hole(*search)
         found = let_in(queue.fitting(key, mine), mine, shrinks)
         assert found == let_in(plain.fitting(key, its), its, shrinks)

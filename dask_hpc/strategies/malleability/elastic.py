@@ -3,138 +3,32 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import chain, islice
-from math import inf, log
-from operator import attrgetter
+from itertools import chain
+from math import inf
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Resize, Start
+from dask_hpc.model.resizable import Scope
 from dask_hpc.model.snapshot import Running, Snapshot
-from dask_hpc.model.speedup import IoScaling, PowerLaw, Speedup, next_legal_down, smallest_legal
 from dask_hpc.model.units import count_nodes
-from dask_hpc.model.waiting import Hole
-from dask_hpc.strategies.malleability.grow_shrink import leaving, left, malleable
+from dask_hpc.model.waiting import Hole, Waiting
+from dask_hpc.strategies.malleability.grow_shrink import leaving, left
+from dask_hpc.strategies.malleability.worth import (
+    SURELY,
+    Growth,
+    Room,
+    Scales,
+    Scopes,
+    Value,
+    are_dearer,
+    scaling,
+    work_of,
+)
 from dask_hpc.strategies.queue.moldable import smallest_size
 from dask_hpc.strategies.queue.profile import shadow_time
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
-
-#: of jobs that say nothing about their scaling and were not measured
-_ASSUMED = PowerLaw(0.9)
-
-
-def scaling(job: Job, nodes: int = 1, mtct: float | None = None) -> Speedup:
-    """How it scales: as it says, or the power law that its measured MTCT on ``nodes`` nodes fits:
-    ``1 / efficiency - 1 = mtct`` and ``efficiency = nodes ** (exponent - 1)``."""
-    if job.speedup is not None:
-        return job.speedup
-    if job.io_intensity is not None:
-        return IoScaling(job.io_intensity)
-    if mtct is None or nodes < 2:
-        return _ASSUMED
-    return PowerLaw(max(0.0, min(1.0, 1.0 - log(1.0 + mtct) / log(nodes))))
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """The worth of nodes to one job: speed gained per node, weighted by how little work it has left."""
-
-    curve: Speedup
-    weight: float
-    #: seconds it holds its nodes without working, over its work: the shorter the job, the less speed
-    #: helps it to be done with its nodes
-    drag: float = 0.0
-
-    def between(self, small: int, large: int) -> float:
-        """Of each node from ``small`` (exclusive) to ``large``."""
-        fewer = self._speed(small) if small else 0.0
-        return (self._speed(large) - fewer) / (large - small) * self.weight
-
-    def _speed(self, nodes: int) -> float:
-        factor = self.curve.factor(nodes)
-        return factor / (1.0 + factor * self.drag) if self.drag else factor
-
-
-def work_of(job: Job) -> float:
-    """Its work by its walltime, in seconds on one node; a job of one size makes full use of its nodes."""
-    return job.walltime * (job.nodes if job.kind == "rigid" else scaling(job).factor(job.nodes))
-
-
-def weight_of(work: float, bias: float) -> float:
-    """How much a job counts that has this much work left."""
-    if not bias:
-        return 1.0
-    return float(max(work, 1.0) ** -bias) if work < inf else 0.0
-
-
-class Room:
-    """Nodes that running jobs could give, the least valuable first."""
-
-    def __init__(self, jobs: list[Running], values: dict[str, Value]) -> None:
-        self._heap: list[tuple[float, int, int, int, Job, Value]] = []
-        #: how many nodes that is, if value is no matter
-        self.total = 0
-        for order, running in enumerate(jobs):
-            job, size = running.job, len(running.nodes)
-            self.total += size - (smallest_legal(job.constraint, job.min_nodes, size) or size)
-            self._offer(-order, size, job, values[job.id])  # of equals, the youngest gives first
-
-    def _offer(self, order: int, size: int, job: Job, value: Value) -> None:
-        smaller = next_legal_down(job.constraint, size, job.min_nodes)
-        if smaller is not None:
-            worth = value.between(smaller, size)
-            heappush(self._heap, (worth, order, smaller, size - smaller, job, value))
-
-    def give(self, nodes: int, worth: float) -> dict[str, int]:
-        """New sizes that free ``nodes`` nodes or a few more, all worth less than ``worth`` where they
-        are; none if there are not that many."""
-        heap = self._heap
-        if nodes > self.total or not heap or heap[0][0] >= worth:
-            return {}
-        before, total = list(heap), self.total
-        changed: dict[str, int] = {}
-        while nodes > 0:
-            if not heap or heap[0][0] >= worth:
-                self._heap, self.total = before, total
-                return {}
-            _, order, smaller, freed, job, value = heappop(heap)
-            nodes -= freed
-            self.total -= freed
-            changed[job.id] = smaller
-            self._offer(order, smaller, job, value)
-        return changed
-
-
-class Growth:
-    """Nodes that jobs would take, the most valuable first; ``targets`` are the sizes they were given."""
-
-    def __init__(self, idle: int) -> None:
-        self.idle = idle
-        self.targets: dict[str, int] = {}
-        self._heap: list[tuple[float, int, int, int, Job, Value]] = []
-        self._order = 0
-
-    def join(self, job: Job, size: int, value: Value) -> None:
-        """This job has ``size`` nodes and could use more."""
-        self._order += 1
-        self._offer(self._order, size, job, value)
-
-    def _offer(self, order: int, size: int, job: Job, value: Value) -> None:
-        larger = smallest_legal(job.constraint, size + 1, job.max_nodes)
-        if larger is not None and (worth := value.between(size, larger)) > 0:
-            heappush(self._heap, (-worth, order, larger, larger - size, job, value))
-
-    def spread(self, above: float = -inf) -> None:
-        """Give idle nodes away, step by legal step, while they are worth more than ``above``."""
-        heap = self._heap
-        while heap and self.idle and -heap[0][0] > above:
-            _, order, larger, nodes, job, value = heappop(heap)
-            if nodes <= self.idle:
-                self.idle -= nodes
-                self.targets[job.id] = larger
-                self._offer(order, larger, job, value)
 
 
 class Quiet(NamedTuple):
@@ -238,138 +132,232 @@ class _Elastic:
         """The work of a job that waits, as it counts."""
         return work_of(job) * (self.fixed if job.kind == "rigid" else 1.0)
 
-    def share(self, snapshot: Snapshot) -> "Sharing":
-        """The whole decision."""
-        now, idle = snapshot.now, snapshot.idle
-        least = max(self.guard, self.cost)
-        movable = [
-            r for r in malleable(snapshot) if left(r, now) > least and now - r.resized_at >= self.dwell
-        ]
-        growing = {r.job.id: r for r in movable} if idle else {}
+    def is_order_of(self, waiting: Waiting) -> bool:
+        """Whether the jobs that wait are in order of worth, so that no one counts more than one before it."""
+        order = waiting.order
+        fits = isinstance(order, _Elastic) and (order.fixed, order.aging) == (self.fixed, self.aging)
+        return fits and not self.fairness
+
+    def share(self, snapshot: Snapshot, only_starts: bool = False) -> "Sharing":
+        """The whole decision; or no more of it than who starts, and on how many nodes."""
+        movable = self._movable(snapshot)
         while True:
-            sharing = Sharing(self, snapshot, movable, growing)
-            sharing.serve()
-            sharing.growth.spread()
-            useless = [r for r in growing.values() if not self._worthwhile(r, sharing.growth.targets, now)]
-            if not useless:
+            sharing = Sharing(self, snapshot, movable)
+            sharing.serve(only_starts)
+            if sharing.starts or not only_starts:
+                sharing.growth.spread()
+            if not self.cost:
                 return sharing
-            for running in useless:
-                del growing[running.job.id]
+            targets = sharing.growth.targets
+            growing = [one for one in movable.takers if self._worthwhile(one.running, targets, snapshot.now)]
+            if len(growing) == len(movable.takers):
+                return sharing
+            movable = Movable(movable.givers, growing)
+
+    def _movable(self, snapshot: Snapshot) -> "Movable":
+        """Who may be resized now."""
+        now, idle, waiting = snapshot.now, snapshot.idle, len(snapshot.waiting)
+        least, dwell = max(self.guard, self.cost), self.dwell
+        resting = snapshot.resting
+        if not waiting and len(resting) >= len(snapshot.running):
+            resting = {}  # nobody has anything to run
+
+        def ready(scopes: Iterable[Scope[Running]]) -> list[Scope[Running]]:
+            if not least and not dwell and not resting:  # nearly always
+                return [s for s in scopes if (r := s.running).expected_end > now and r.resized_at != now]
+            return [
+                scope
+                for scope in scopes
+                if (running := scope.running).resized_at != now
+                and now - running.resized_at >= dwell
+                and running.expected_end - now > least
+                and running.job.id not in resting
+            ]
+
+        givers = ready(snapshot.givers) if waiting else []
+        return Movable(givers, ready(snapshot.takers) if idle else [])
+
+    def _late(self, snapshot: Snapshot) -> Job | None:
+        """The job that has waited longest, if that is too long."""
+        if self.patience == inf:
+            return None
+        oldest = snapshot.waiting.oldest
+        if oldest is None or snapshot.now - oldest.submitted < self.patience or oldest.walltime == inf:
+            return None
+        return oldest
+
+    def _is_dear(self, snapshot: Snapshot) -> bool:
+        """Whether what running jobs could give is surely worth more where it is than to anybody who waits."""
+        first, waiting = snapshot.waiting.first, snapshot.waiting
+        if (
+            first is None
+            or waiting.ahead_of(first.id)
+            or not self.is_order_of(waiting)
+            or self._late(snapshot)
+        ):
+            return False
+        scales = self._scales(snapshot)
+        highest = scales.weight(first, self.work(first)) / self.hysteresis
+        return are_dearer(snapshot.givers, snapshot.mtct, scales, SURELY * highest)
+
+    def _scales(self, snapshot: Snapshot) -> Scales:
+        held: Counter[str] = Counter()
+        for running in snapshot.running.values() if self.fairness else ():
+            held[running.job.user] += len(running.nodes)
+        hold, is_full = self.overhead + snapshot.overhead, len(snapshot.waiting) > 0
+        return Scales(snapshot.now, self.bias, self.aging, hold, is_full, self.fairness, held)
 
     def _worthwhile(self, running: Running, targets: dict[str, int], now: float) -> bool:
         target = targets.get(running.job.id)
-        if target is None or not self.cost:
+        if target is None:
             return True
         return left(running, now) * (1 - stretch(running.job, len(running.nodes), target)) > self.cost
+
+
+class Movable(NamedTuple):
+    """Running jobs that may be resized now."""
+
+    #: who has nodes to give
+    givers: Scopes
+    #: who could use more
+    takers: Scopes
 
 
 class Sharing:
     """One decision: who starts on what, who grows to what, and who gives nodes so that whom can start."""
 
-    def __init__(
-        self, wish: _Elastic, snapshot: Snapshot, movable: list[Running], growing: Iterable[str]
-    ) -> None:
+    def __init__(self, wish: _Elastic, snapshot: Snapshot, movable: Movable) -> None:
         self._wish, self._snapshot, self._now = wish, snapshot, snapshot.now
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
-        #: until when, and for how many nodes, others may use what the longest-waiting job will need
-        self._window, self._spare = inf, 0
-        #: nodes by user, if that matters
-        self._held: Counter[str] = Counter()
-        for running in snapshot.running.values() if wish.fairness else ():
-            self._held[running.job.user] += len(running.nodes)
-        values = {r.job.id: self._value(r) for r in movable}
-        self.room, self.growth = Room(movable, values), Growth(snapshot.idle)
-        for job_id in growing:
-            running = snapshot.running[job_id]
-            self.growth.join(running.job, len(running.nodes), values[job_id])
+        #: of the longest-waiting job that cannot start now: the fewest nodes it needs, and what it could have
+        self._reserved: tuple[int, int] | None = None
+        #: until when, and for how many nodes, others may use what that job will need; None: not known yet
+        self._window: float | None = inf
+        self._spare = 0
+        self.scales = wish._scales(snapshot)
+        self.room = Room(movable.givers, snapshot.mtct, self.scales)
+        self.growth = Growth(snapshot.idle, movable.takers, snapshot.mtct, self.scales)
 
-    def serve(self) -> None:
-        """Look for nodes for the waiting jobs, in order of worth."""
+    def serve(self, only_starts: bool = False) -> None:
+        """Look for nodes for the waiting jobs, in order of worth; or only as long as one could start."""
         growth, room, wish, waiting = self.growth, self.room, self._wish, self._snapshot.waiting
         if not len(waiting) or not (growth.idle or room.total):
             return
-        coming = leaving(self._snapshot)
+        coming, scales = leaving(self._snapshot), self.scales
         late = self._late()
-        turn: Iterable[Job] = waiting
-        if wish.fairness:
-            turn = sorted(turn, key=lambda job: self._effective(job, wish.work(job), 0.0))
-        if late is not None:
-            turn = chain([late], (job for job in turn if job is not late))
-        for job in islice(turn, wish.depth):
+        hole = Hole(growth.idle + coming + room.total)
+        turn, last = self._turn(late, hole)
+        in_order = wish.is_order_of(waiting)
+        for job in turn:
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
                 continue
-            weight = weight_of(self._effective(job, wish.work(job), self._now), wish.bias)
+            weight = work = 0.0
+            if job.kind != "rigid" or room.total or growth.is_wanted:
+                work = wish.work(job)
+                weight = scales.weight(job, work)
             growth.spread(above=inf if job is late else weight)
-            if job is not late and not self._passes(job, least):
-                continue
-            if least <= growth.idle:
-                self.starts[job.id] = least
-                growth.idle -= least
-                if job.kind != "rigid":
-                    growth.join(job, least, Value(scaling(job), weight, self._drag(wish.work(job))))
-            elif least <= growth.idle + coming:
-                coming -= least - growth.idle
-                growth.idle = 0
-            elif gives := room.give(
-                least - growth.idle - coming, inf if job is late else weight / wish.hysteresis
-            ):
-                self.gives |= gives
-                self.beneficiaries |= dict.fromkeys(gives, job.id)
-                growth.idle = coming = 0
-            if not growth.idle and not room.total:
+            if only_starts and not growth.idle:
                 return
+            if job is late or self._passes(job, least):
+                if least <= growth.idle:
+                    self.starts[job.id] = least
+                    growth.idle -= least
+                    if job.kind != "rigid":
+                        growth.join(job, least, Value(scaling(job), weight, scales.drag(work)))
+                elif least <= growth.idle + coming:
+                    coming -= least - growth.idle
+                    growth.idle = 0
+                elif gives := room.give(
+                    least - growth.idle - coming, inf if job is late else weight / wish.hysteresis
+                ):
+                    self.gives |= gives
+                    self.beneficiaries |= dict.fromkeys(gives, job.id)
+                    growth.idle = coming = 0
+                elif in_order and job is not late and self._is_last_hope(job, weight):
+                    return
+                if not growth.idle and (only_starts or not room.total):
+                    return
+            hole.idle = growth.idle + coming + room.total
         if growth.idle and len(waiting) > wish.depth and not wish.fairness:
-            self._serve_the_rest(job)
+            self._serve_the_rest(last)
+
+    def _is_last_hope(self, job: Job, weight: float) -> bool:
+        """Whether nobody behind this job could start or be given nodes, if the jobs are in order of worth."""
+        if self.growth.idle or self._snapshot.waiting.ahead_of(job.id):
+            return False
+        return not self.room.has_below(SURELY * weight / self._wish.hysteresis)
+
+    def _turn(self, late: Job | None, hole: Hole) -> tuple[Iterable[Job], Job]:
+        """Those that are considered and may find enough nodes in the hole, the job that waits too long first;
+        and the last that is considered."""
+        wish, waiting = self._wish, self._snapshot.waiting
+        depth, count = wish.depth, len(waiting)
+        if wish.fairness:
+            effective = self.scales.effective
+            turn: Iterable[Job] = sorted(waiting, key=lambda job: effective(job, wish.work(job), 0.0))
+            if late is not None:
+                turn = [late, *(job for job in turn if job is not late)]
+            turn = list(turn)[:depth]
+            return turn, turn[-1]
+        if count <= depth:
+            last = waiting.at(count - 1)
+        elif late is None:
+            last = waiting.at(depth - 1)
+        else:
+            last = waiting.at(depth - 1)
+            if waiting.key(last.id) < waiting.key(late.id):
+                depth -= 1  # the late one comes from further behind
+                last = waiting.at(depth - 1) if depth else late
+            elif last is late:
+                last = waiting.at(depth - 2) if depth > 1 else late
+        turn = waiting.within(depth, hole)
+        if late is not None:
+            turn = chain([late], (job for job in turn if job is not late))
+        return turn, last
 
     def _serve_the_rest(self, last: Job) -> None:
         """Beyond ``depth`` nobody shrinks for a job, but one that just fits may start."""
-        hole, waiting = Hole(self.growth.idle), self._snapshot.waiting
+        waiting = self._snapshot.waiting
+        hole = Hole(self.growth.idle, self._reservation(), self._spare)
         for job in waiting.fitting(waiting.key(last.id), hole):
-            if job.id not in self.starts and self._passes(job, job.nodes):
+            if job.id not in self.starts:
                 self.starts[job.id] = job.nodes
                 hole.idle -= job.nodes
-        self.growth.idle = hole.idle
+                if job.walltime > hole.window:
+                    hole.spare -= job.nodes
+        self.growth.idle, self._spare = hole.idle, hole.spare
 
     def _late(self) -> Job | None:
         """The job that has waited longest, and too long; if it cannot start now, its reservation."""
-        if self._wish.patience == inf:
-            return None
-        late = min(self._snapshot.waiting, key=attrgetter("submitted"))
-        if self._now - late.submitted < self._wish.patience or late.walltime == inf:
+        late = self._wish._late(self._snapshot)
+        if late is None:
             return None
         least, available = smallest_size(late), self.growth.idle + self.room.total
         if least > available:
-            shadow, self._spare = shadow_time(self._snapshot, (), least, available)
-            self._window = shadow - self._now
+            self._reserved, self._window = (least, available), None
         return late
+
+    def _reservation(self) -> float:
+        """How long nodes may be used that the job which waits too long will need; looked up when somebody
+        could start."""
+        if self._window is None:
+            assert self._reserved is not None
+            shadow, self._spare = shadow_time(self._snapshot, (), *self._reserved)
+            self._window = shadow - self._now
+        return self._window
 
     def _passes(self, job: Job, least: int) -> bool:
         """Whether the job that waits too long is not delayed."""
-        if self._window == inf or job.walltime_on(least) <= self._window:
+        window = self._reservation()
+        if window == inf or job.walltime_on(least) <= window:
             return True
         if least > self._spare:
             return False
         self._spare -= least
         return True
-
-    def _effective(self, job: Job, work: float, now: float) -> float:
-        share = self._held[job.user] / (job.priority if job.priority > 0 else 1.0)
-        return work - self._wish.aging * (now - job.submitted) + self._wish.fairness * share
-
-    def _value(self, running: Running) -> Value:
-        size, job = len(running.nodes), running.job
-        curve = scaling(job, size, self._snapshot.mtct.get(job.id))
-        work = left(running, self._now) * curve.factor(size)
-        effective = self._effective(job, work, self._now)
-        if effective == inf and not len(self._snapshot.waiting):
-            return Value(curve, 1.0)
-        return Value(curve, weight_of(effective, self._wish.bias), self._drag(work))
-
-    def _drag(self, work: float) -> float:
-        return (self._wish.overhead + self._snapshot.overhead) / max(work, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +381,9 @@ class ElasticQueue(_Elastic, QueueStrategy):
             return (), None
         if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
-        sharing = self.share(snapshot)
+        if next(snapshot.waiting.within(len(snapshot.waiting), Hole(snapshot.idle)), None) is None:
+            return (), Quiet.now(snapshot)  # nobody fits, whatever is best
+        sharing = self.share(snapshot, only_starts=True)
         sizes = {
             job_id: sharing.growth.targets.get(job_id, least) for job_id, least in sharing.starts.items()
         }
@@ -420,6 +410,9 @@ class Elastic(_Elastic, MalleabilityStrategy):
             return (), None
         if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
+        could_give, could_take = len(snapshot.waiting) and snapshot.givers, snapshot.idle and snapshot.takers
+        if not could_take and (not could_give or self._is_dear(snapshot)):
+            return (), Quiet.now(snapshot)
         sharing, resizes = self.share(snapshot), []
         for job_id, size in sharing.gives.items():
             given = count_nodes(len(snapshot.running[job_id].nodes) - size)

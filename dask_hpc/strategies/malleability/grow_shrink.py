@@ -88,7 +88,7 @@ def leaving(snapshot: Snapshot) -> int:
     """Nodes that jobs which are shrinking just now will give back, and services that were told to."""
     return sum(
         max(0, len(running.nodes) - running.target)
-        for running in snapshot.running.values()
+        for running in snapshot.changing
         if running.target is not None
     ) + sum(known.owed for known in snapshot.borrowers.values())
 

@@ -12,8 +12,8 @@ from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import largest_legal, next_legal_down, smallest_legal
 from dask_hpc.model.units import count_nodes, show_large
-from dask_hpc.strategies.malleability.elastic import scaling
 from dask_hpc.strategies.malleability.grow_shrink import malleable
+from dask_hpc.strategies.malleability.worth import scaling
 from dask_hpc.strategies.power.balance import TINY, Balance, Coming, PowerBounds
 from dask_hpc.strategies.power.repair import Anchor
 from dask_hpc.strategies.strategy import Resizes, Starts
