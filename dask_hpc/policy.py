@@ -319,11 +319,12 @@ class Policy:
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
         if self.power is not None and snapshot.power is not None:
-            powered, memory = self.power.decide(snapshot, starts, resizes, power)
+            known: dict[Any, Any] = {}
+            powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
             if len(powered.starts) < len(starts):
                 # those who may not start are in nobody's way: what would be done without their starts?
                 resizes, malleability = self._resizes(snapshot, powered.starts, before.malleability)
-                powered, memory = self.power.decide(snapshot, starts, resizes, power)
+                powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
             power = memory
             wishes = {*starts, *resizes}
             if [*powered.starts] != [*starts]:  # what does not start now is to be thought of again

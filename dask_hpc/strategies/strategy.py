@@ -158,12 +158,18 @@ class PowerStrategy(Strategy, Protocol):
         """Whether a forecast of power would be of use."""
 
     def decide(
-        self, snapshot: Snapshot, starts: Starts, resizes: Resizes, memory: Any
+        self,
+        snapshot: Snapshot,
+        starts: Starts,
+        resizes: Resizes,
+        memory: Any,
+        known: dict[Any, Any] | None = None,
     ) -> tuple[Powered, Any]:
         """The starts and resizes that the other strategies would like, made to fit; and what to remember.
 
         ``snapshot.power`` and ``snapshot.corridor`` are there. Asked again at the same instant after its
-        answer was carried out, it must come to want nothing more.
+        answer was carried out, it must come to want nothing more. Of one snapshot it may be asked twice, for
+        other starts and resizes: in ``known`` it may note what it worked out the first time.
         """
 
 
