@@ -46,12 +46,18 @@ class QueueStrategy(Strategy, Ranking, Protocol):
         """Whether ``drops`` is to be asked."""
         return False
 
+    @property
+    def only_first(self) -> bool:
+        """Whether it starts nobody while the first in the queue does not fit, and remembers nothing."""
+        return False
+
     def drops(self, snapshot: Snapshot) -> Sequence[Drop]:
         """The waiting jobs that are given up. Asked before ``decide``."""
         return ()
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
-        """The jobs to start now, in order, and what to remember."""
+        """The jobs to start now, in order, and what to remember. Where nothing else decides it is not asked
+        while nobody waits and it remembers nothing, or if there is ``only_first`` and that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ class Anchor:
         if size == resize.nodes:
             return resize
         less = f"{count_nodes(resize.nodes - size)} less than that, to be there when others have ended"
-        return replace(resize, nodes=size, reason=f"{resize.reason}; {less}")
+        return resize._replace(nodes=size, reason=f"{resize.reason}; {less}")
 
     def shift(self, bounds: PowerBounds) -> Mapping[str, int]:
         """New sizes of it and of the weak job that runs longest, so that it is not the first to end."""
