@@ -21,6 +21,7 @@ import pytest
 import xarray as xr
 import zarr
 from distributed import Client, LocalCluster
+from forks import forked_nannies
 
 import dask_hpc
 from dask_hpc.checkpoint.worker.block import unpacked
@@ -56,6 +57,7 @@ with Client(address):
 def apart():
     """Two workers that are processes, with files of blocks of 64 kiB."""
     with (
+        forked_nannies(),
         LocalCluster(
             n_workers=2, threads_per_worker=2, dashboard_address=":0", memory_limit="2GB"
         ) as cluster,

@@ -41,6 +41,7 @@ def test_the_floor_the_newest_and_no_queue(report):
 
 #: attributes in the code of compat that are not Dask's: our own classes', Python's, cloudpickle's, bokeh's
 NOT_DASKS = {
+    "FIRST_COMPLETED",
     "__mro__",
     "_afterwards",
     "_before",
