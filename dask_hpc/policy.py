@@ -105,6 +105,17 @@ class Policy:
     source: str = ""
     #: where it was read from, for error messages only
     origin: str = field(default="", compare=False, repr=False)
+    #: whether a queue strategy says everything there is to say, the first time it is asked
+    _only_queues: bool = field(init=False, compare=False, repr=False)
+    #: and nothing at all while the first in the queue does not fit
+    _only_first: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        others = (self.malleability, self.failure, self.power, self.lending)
+        only = not self._gives_up and all(one is None for one in others)
+        object.__setattr__(self, "_only_queues", only)
+        # others' strategies may be older than that
+        object.__setattr__(self, "_only_first", only and getattr(self.queue, "only_first", False))
 
     @classmethod
     def load(cls, name_or_path: "str | Path | Policy") -> "Policy":
@@ -211,6 +222,11 @@ class Policy:
         if self._only_queues and not snapshot.requests and not snapshot.lacking:
             if memory.__class__ is Remembered:
                 memory = memory.queue
+            first = snapshot.waiting.first
+            if memory is None and first is None:  # nearly every other time, on a machine with room
+                return None, None
+            if self._only_first and first is not None and first.nodes > snapshot.idle:
+                return None, None  # nearly every other time, on a full one
             starts, memory = self.queue.decide(snapshot, memory)
             if not starts:
                 return None, memory
@@ -229,15 +245,19 @@ class Policy:
         Answers what to remember. Queue strategies alone have said everything the first time.
         ``record`` is given each decision, frozen, before it is carried out.
         """
+        before = memory
+        plan, memory = self.decide(snapshot, before)
+        if plan is None:  # most often
+            return memory
         for _ in range(_MOST_ROUNDS):
-            before = memory
-            plan, memory = self.decide(snapshot, before)
-            if plan is None:
-                return memory
             if record is not None:
                 record(Recorded(plan.id, self, snapshot.freeze(), before, plan))
             carry_out(plan)
             if self._only_queues and not plan.resizes:
+                return memory
+            before = memory
+            plan, memory = self.decide(snapshot, before)
+            if plan is None:
                 return memory
         raise RuntimeError(f"policy {self.name} does not settle at {snapshot.now:g} s")
 
@@ -299,11 +319,12 @@ class Policy:
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
         if self.power is not None and snapshot.power is not None:
-            powered, memory = self.power.decide(snapshot, starts, resizes, power)
+            known: dict[Any, Any] = {}
+            powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
             if len(powered.starts) < len(starts):
                 # those who may not start are in nobody's way: what would be done without their starts?
                 resizes, malleability = self._resizes(snapshot, powered.starts, before.malleability)
-                powered, memory = self.power.decide(snapshot, starts, resizes, power)
+                powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
             power = memory
             wishes = {*starts, *resizes}
             if [*powered.starts] != [*starts]:  # what does not start now is to be thought of again
@@ -356,12 +377,6 @@ class Policy:
             more, memory = self.malleability.decide(snapshot, outlook, memory)
             resizes += [resize for resize in more if resize.job not in answered] if answered else more
         return resizes, memory
-
-    @property
-    def _only_queues(self) -> bool:
-        """Whether a queue strategy says everything there is to say, the first time it is asked."""
-        others = self.malleability is None and self.failure is None and self.power is None
-        return others and self.lending is None and not self._gives_up
 
     @property
     def _gives_up(self) -> bool:

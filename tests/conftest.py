@@ -65,6 +65,10 @@ class Ran:
 def pytest_configure(config):
     if getattr(config.option, "dist", "no") == "load":
         config.option.dist = "loadfile"  # what the tests of a file share is made once
+    if getattr(config.option, "numprocesses", None):
+        # matrices of processes beside each other that are given threads for all processors each burn several
+        # times the time of one thread
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     path = os.environ.get("DASK_HPC_RAN")
     if path and not hasattr(config, "workerinput"):  # of tests that run at once, the one that waits tells
         config.pluginmanager.register(Ran(path))
@@ -72,9 +76,14 @@ def pytest_configure(config):
 
 #: what takes longest begins first where tests run beside each other: nobody waits for one file at the end
 _LONGEST = (
-    "tests/test_installed.py", "tests/test_packaging.py", "tests/virtual",
-    "tests/checkpoint/test_resume.py", "tests/scenarios/test_s01", "tests/scenarios/test_nothing_lost",
-    "tests/browser", "tests/cli", "tests/checkpoint", "tests/scenarios",
+    "tests/test_installed.py", "tests/checkpoint/test_resume.py", "tests/cli/test_run.py",
+    "tests/scenarios/test_s01", "tests/planning/test_backtest.py",
+    "tests/reproduce/test_colocation_studies.py", "tests/workloads/test_under_change.py",
+    "tests/slurm/test_walltime_resume.py", "tests/slurm/test_s06", "tests/slurm/test_slurm_notebook.py",
+    "tests/slurm/test_s08", "tests/slurm/test_run_on_slurm.py",
+    "tests/test_packaging.py", "tests/virtual", "tests/scenarios/test_nothing_lost",
+    "tests/browser", "tests/cli", "tests/checkpoint", "tests/scenarios", "tests/slurm/test_s01",
+    "tests/reproduce", "tests/planning",
 )  # fmt: skip
 
 

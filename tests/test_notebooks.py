@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from contextlib import ExitStack
+from copy import deepcopy
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -28,7 +30,9 @@ RUN = TUTORIALS if BUSY else [path for path in NOTEBOOKS if path != ELSEWHERE]
 USUAL = 60
 
 
+@cache
 def read(path):
+    """Who changes it takes a copy."""
     import nbformat  # takes two seconds, of each process that collects tests
 
     return nbformat.read(path, as_version=4)
@@ -77,7 +81,7 @@ def test_a_notebook_runs_within_its_time(path, tmp_path, forked_workers, neighbo
     source = path
     if path in TUTORIALS:
         source = tmp_path / f"checked-{path.name}"
-        nbformat.write(with_checks(read(path), path.stem, nbformat.v4.new_code_cell), source)
+        nbformat.write(with_checks(deepcopy(read(path)), path.stem, nbformat.v4.new_code_cell), source)
     began = monotonic()
     ran = papermill.execute_notebook(
         source,

@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 import dask_hpc.policy
 from dask_hpc import InputError, Policy
+from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
 from dask_hpc.model.parameter import Parameter
+from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.policy import parameters_of, ready_made
 from dask_hpc.strategies import CONCERNS, strategies
+from dask_hpc.strategies.queue.fcfs import Fcfs
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,3 +408,43 @@ def test_concerns_are_the_schema():
 
 def test_what_the_strategies_of_a_concern_may_be_given():
     assert "max_pending" in parameters_of("size") and "max_pending" not in parameters_of("queue")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQueue(Fcfs):
+    """A strategy of somebody else's, made of ours, that says when it is asked."""
+
+    def decide(self, snapshot, memory):
+        raise LookupError("asked")
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyFirst(AskedQueue):
+    """The same, with a promise."""
+
+    only_first: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("queue", [AskedQueue(), OnlyFirst()])
+def test_who_has_nothing_to_decide_is_not_asked(queue):
+    indices = Indices(map(Node, "abc"))
+    snapshot, policy = Snapshot(indices), Policy("mine", queue)
+    assert policy.decide(snapshot, None) == (None, None)  # nobody waits
+    with pytest.raises(LookupError):
+        policy.decide(snapshot, "something")  # it may want to forget it
+    indices.waiting.add(Job(id="large", nodes=4))
+    indices.waiting.add(Job(id="small", nodes=1))
+    if queue.only_first:
+        assert policy.decide(snapshot, None) == (None, None)  # the first does not fit
+    else:
+        with pytest.raises(LookupError):
+            policy.decide(snapshot, None)
+    indices.add_node(Node("d"))
+    with pytest.raises(LookupError):
+        policy.decide(snapshot, None)
+
+
+def test_who_looks_behind_the_first_is_asked():
+    promised = {name: getattr(one(), "only_first", False) for name, one in strategies("queue").items()}
+    assert {name for name, only in promised.items() if only} == {"fcfs", "sjf", "ljf", "area", "priority"}
+    assert not Fcfs("first-fit").only_first and not Fcfs("best-fit").only_first

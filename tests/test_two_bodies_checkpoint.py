@@ -79,6 +79,7 @@ def live(policy, commits):
                 await ck.add(label, value)
             async for i in ck.loop(range(commits)):
                 if i:  # the one before is not to make room for the next
+                    await ck.stats()  # the cluster has answered to it
                     await c.scheduler.hpc_checkpoint_settled(name="x", number=ck._number)
                 if len(seen) == SEEN:
                     break
@@ -190,6 +191,7 @@ def test_agents_are_tried_again_only_if_enough_commits_are_left(left, then, tmp_
                 await ck.add(label, value)
             async for i in ck.loop(range(commits)):
                 if i:
+                    await ck.stats()  # the cluster has answered to it
                     told = await c.scheduler.hpc_checkpoint_settled(name="x", number=ck._number)
                     found.append("agents" if PARTNER in told["levels"] else "direct")
                     assert STORE in told["levels"]

@@ -6,6 +6,7 @@ new Dask release tells us which of these to look at. Elsewhere only what Dask do
 
 from dask_hpc.dask.copies import *
 from dask_hpc.dask.data import *
+from dask_hpc.dask.job_places import *
 from dask_hpc.dask.queue import *
 from dask_hpc.dask.running import *
 from dask_hpc.dask.scheduler import *

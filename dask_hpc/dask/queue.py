@@ -122,6 +122,11 @@ def _room(worker: Any, saturation: float) -> WorkerRoom:
     return WorkerRoom(worker.address, threads, tasks, free, limit, memory.managed, memory.process)
 
 
+def count_open(scheduler: Any) -> int:
+    """How many workers have a slot, by Dask's own count."""
+    return len(scheduler.idle_task_count)
+
+
 def open_workers(scheduler: Any) -> set[str]:
     """Addresses of those that have a slot, by Dask's own count."""
     return {worker.address for worker in scheduler.idle_task_count}
@@ -170,9 +175,12 @@ def send(scheduler: Any, places: Mapping[Any, str], stimulus_id: str) -> dict[An
     Their restriction is then this one worker: the caller sets another. (With one candidate Dask does
     not score workers, which takes time for each of them.)
     """
-    tasks = {key: task for key in places if (task := scheduler.tasks.get(key)) and task.state == "no-worker"}
-    for key, task in tasks.items():
-        task.worker_restrictions = {places[key]}
+    tasks = {}
+    for key, address in places.items():
+        task = scheduler.tasks.get(key)
+        if task is not None and task.state == "no-worker":
+            tasks[key] = task
+            task.worker_restrictions = {address}
     # Dask takes recommendations from the end.
     scheduler.transitions(dict.fromkeys(reversed(tasks), "processing"), stimulus_id)
     return {key: task for key, task in tasks.items() if task.state == "processing"}
@@ -248,6 +256,7 @@ class QueueExit:
 
     def __init__(self, scheduler: Any) -> None:
         self._plain = getattr(scheduler, _QUEUE_EXIT)
+        self._loop = scheduler.loop
         #: whether nothing leaves the queue, which does not look at restrictions
         self.is_shut = False
         self._put_back = put(vars(scheduler), _QUEUE_EXIT, self)
@@ -263,7 +272,10 @@ class QueueExit:
         try:
             step()
         except Exception as error:
-            self.failed(error)
+            try:
+                self.failed(error)
+            except Exception:  # then it hears of it where no worker's message waits for it
+                self._loop.add_callback(self.failed, error)
 
     def failed(self, error: Exception) -> None:
         """A step raised that."""

@@ -1,5 +1,6 @@
 """What we put into a scheduler: remote calls, plugins, pages of the dashboard."""
 
+import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
@@ -9,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from dask._task_spec import Task
-from distributed.core import error_message
+from distributed.core import error_message, send_recv
 from distributed.deploy.cluster import Cluster
 from distributed.scheduler import heartbeat_interval
 from tornado.web import Application, RequestHandler
@@ -64,6 +65,45 @@ def remove_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
         if isinstance(found, RemovableCall) and found.call == call:
             del server.handlers[name]
             found.call = None
+
+
+class _Letter:
+    """A connection that says when what was written is on its way."""
+
+    def __init__(self, comm: Any, is_sent: asyncio.Event) -> None:
+        self._comm = comm
+        self._is_sent = is_sent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._comm, name)
+
+    async def write(self, *args: Any, **kwargs: Any) -> Any:
+        found = await self._comm.write(*args, **kwargs)
+        self._is_sent.set()
+        return found
+
+
+async def posted(client: Any, call: str, /, **what: Any) -> "asyncio.Task[Any]":
+    """Ask the scheduler something, and go on as soon as the question is on its way. Gives what waits for the
+    answer, or has the error."""
+    rpc, is_sent = client.scheduler, asyncio.Event()
+
+    async def ask() -> Any:
+        comm = await rpc.pool.connect(rpc.address)
+        try:
+            return await send_recv(_Letter(comm, is_sent), op=call, **what)
+        finally:
+            rpc.pool.reuse(rpc.address, comm)
+
+    answer, sent = asyncio.ensure_future(ask()), asyncio.ensure_future(is_sent.wait())
+    try:
+        await asyncio.wait([answer, sent], return_when=asyncio.FIRST_COMPLETED)
+    except BaseException:
+        answer.cancel()
+        raise
+    finally:
+        sent.cancel()
+    return answer
 
 
 def subscribe(scheduler: Any, topic: str, client: str) -> None:

@@ -239,6 +239,8 @@ class Lanes(KeptTasks[Lane], Service):
         return reads(*self._cost(task))
 
     def let_pass(self, only_before_roots: bool) -> None:
+        if not self.by_name:
+            return
         rooms: dict[LiveJob | None, SlotRoom] = {}
         is_root = compat.RootRule(self._scheduler, self._scheduler.total_nthreads)
         full: set[LiveJob | None] = set()

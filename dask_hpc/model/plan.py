@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dask_hpc.model.power import Verdict
 
@@ -11,17 +11,15 @@ from dask_hpc.model.power import Verdict
 RestartKind = Literal["", "after a commit", "at once"]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start a waiting job on this many idle nodes."""
+class Start(NamedTuple):
+    """Start a waiting job on this many idle nodes. A tuple, because a replay makes one for every job."""
 
     job: str
     nodes: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resize:
+class Resize(NamedTuple):
     """Bring a running job to this many nodes: while it runs, or by starting it again there, after one more
     commit or from its last one."""
 
@@ -99,9 +97,8 @@ class TakeBack:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything decided at one instant.
+class Plan(NamedTuple):
+    """Everything decided at one instant. A tuple, because a replay makes one for nearly every job.
 
     Bodies carry it out in this order: drops, interrupts, shrinks, starts, growths. Starts and growths
     together need no more nodes than were idle when the plan was made: nodes that a shrink frees are given
@@ -131,7 +128,7 @@ class Plan:
 
     def in_order(self, size_of: Callable[[str], int]) -> Iterator[Drop | Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""
-        if not self.resizes and not self.interrupts and not self.drops:  # most plans by far
+        if self.only_starts:
             return iter(self.starts)
         return chain(
             self.drops,
@@ -140,6 +137,11 @@ class Plan:
             self.starts,
             (resize for resize in self.resizes if resize.nodes > size_of(resize.job)),
         )
+
+    @property
+    def only_starts(self) -> bool:
+        """Whether jobs start and nothing else happens to any: most plans by far."""
+        return not (self.resizes or self.interrupts or self.drops)
 
     @property
     def jobs(self) -> list[str]:

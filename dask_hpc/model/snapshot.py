@@ -121,7 +121,13 @@ class Indices:
 
     def start(self, job_id: str, nodes: int) -> Running:
         """Move a job from the queue onto ``nodes`` idle nodes."""
-        allotment = self._take(nodes, job_id, ())
+        idle = self.idle
+        if self.picker is None and 0 < nodes <= len(idle):  # as ``_take``
+            self.picked = ""
+            allotment = tuple(idle[: -nodes - 1 : -1])
+            del idle[-nodes:]
+        else:
+            allotment = self._take(nodes, job_id, ())
         try:
             job = self.waiting.remove(job_id)
         except KeyError:
@@ -129,7 +135,8 @@ class Indices:
             raise
         now = self.now
         order = self.revision = self.revision + 1
-        running = Running(job, allotment, now, now + job.walltime_on(nodes), order)
+        walltime = job.walltime if nodes == job.nodes else job.walltime_on(nodes)
+        running = Running(job, allotment, now, now + walltime, order)
         self.running[job_id] = running
         if job.kind != "rigid" and job.resizable:
             self.resizable[job_id] = running
@@ -139,7 +146,10 @@ class Indices:
     def end(self, job_id: str) -> Running:
         """A job is over, for whatever reason: its nodes become idle."""
         running = self._forget(job_id)
-        self._free(running.nodes)
+        if self.withheld:
+            self._free(running.nodes)
+        else:
+            self.idle.extend(running.nodes[::-1])
         self.revision += 1
         return running
 
@@ -422,7 +432,8 @@ class Indices:
 
     def _forget(self, job_id: str) -> Running:
         running = self.running.pop(job_id)
-        self._drop_end(running)
+        by_end = self.by_end
+        del by_end[bisect_left(by_end, (running.expected_end, running.order))]  # as ``_drop_end``
         if running.job.kind != "rigid":
             self.resizable.pop(job_id, None)
             self.requests.pop(job_id, None)
@@ -474,7 +485,8 @@ class Snapshot:
     pickled and replayed.
     """
 
-    __slots__ = ("_idle", "_indices", "corridor", "mtct", "nodes", "requests", "running", "waiting")
+    __slots__ = ("_idle", "_indices", "corridor", "lacking", "mtct", "nodes", "requests", "running",
+                 "waiting")  # fmt: skip
 
     #: seconds on the body's clock
     now: float = _shown("now")
@@ -484,8 +496,6 @@ class Snapshot:
     power: PowerView | None = _shown("power")
     #: jobs that lost a node in this very instant; they wait again, ahead of the queue
     failed: tuple[str, ...] = _shown("failed")
-    #: jobs that lost nodes and run on with the others, and how many they lack
-    lacking: Mapping[str, int] = _shown("lacking")
     #: running jobs that stop once they have kept their state, and for whom
     stopping: Mapping[str, str] = _shown("stopping")
     #: running jobs that have nothing to run just now, and since when
@@ -509,6 +519,8 @@ class Snapshot:
         self.mtct: Mapping[str, float] = indices.mtct
         #: sizes that evolving jobs have asked for and not been answered yet
         self.requests: Mapping[str, int] = indices.requests
+        #: jobs that lost nodes and run on with the others, and how many they lack
+        self.lacking: Mapping[str, int] = indices.lacking
 
     @property
     def idle(self) -> int:
@@ -557,6 +569,11 @@ class Snapshot:
     def is_resizing(self) -> bool:
         """Whether any job is changing its size just now."""
         return bool(self._indices.changing)
+
+    @property
+    def ends(self) -> Sequence[tuple[float, int, Running]]:
+        """When running jobs are expected to end: ``(time, order, job)``, the first in front."""
+        return self._indices.by_end
 
     def by_expected_end(self) -> Iterator[Running]:
         """Running jobs, the one expected to end first in front."""

@@ -74,17 +74,24 @@ class Edge:
     Conformal prediction: the edge is an empirical quantile of errors made before. It is adaptive (Gibbs
     and Candes 2021, "Adaptive conformal inference under distribution shift"): each miss makes the share of
     errors that are left out smaller, and hits bring it back, so that the promise holds even if the series
-    changes. Ours never leaves out more than the promise allows, or it would grow narrow between two rare
-    steps and miss each of them; and where even the largest error was not enough, it widens in proportion.
+    changes. Ours leaves out more than the promise allows only by as much as it left out less of the newest
+    ``lately`` values: it grows narrow where errors were larger before than they are now, and is back at the
+    promise once it missed what it had spared. With 0 it never leaves out more, or it would grow narrow
+    between two rare steps and miss each of them. Where even the largest error was not enough, it widens in
+    proportion.
     Errors of which ``overlap`` in a row are about the same values are that much fewer, and the quantile
     is taken further out for it.
     """
 
-    def __init__(self, sign: int, columns: int, miss: float, overlap: float = 1.0) -> None:
+    def __init__(self, sign: int, columns: int, miss: float, overlap: float = 1.0, lately: int = 0) -> None:
         self._sign = sign
         self._miss = miss
         self._overlap = overlap
         self._share = np.full(columns, miss)
+        #: how many misses fewer than promised there were: of each of the newest values, and together
+        self._spared = np.zeros((lately, columns))
+        self._spare = np.zeros(columns)
+        self._learned = 0
 
     def offsets(self, errors: Array) -> Array:
         """What to add to forecasts: ``errors`` are those made lately (rows), NaN where there is none."""
@@ -98,11 +105,19 @@ class Edge:
 
     def learn(self, missed: Array, known: Array) -> None:
         """Whether values lay beyond this edge; ``known`` is where there was one."""
-        moved = self._share + _PACE * (self._miss - missed)
-        self._share = np.where(known, np.clip(moved, -self._miss, self._miss), self._share)
+        spared = np.where(known, self._miss - missed, 0.0)
+        most: Array | float = self._miss
+        if lately := len(self._spared):
+            row = self._learned % lately
+            self._spare += spared - self._spared[row]
+            self._spared[row] = spared
+            self._learned += 1
+            most = self._miss + np.maximum(self._spare, 0.0) / lately
+        moved = self._share + _PACE * spared
+        self._share = np.where(known, np.clip(moved, -self._miss, most), self._share)
 
 
-_LATELY = 0.5  # of the window: so much of the past counts in a choice; all of it does in an interval
+_LATELY = 0.5  # of the window: so much of the past counts in a choice; of errors, all of it in an interval
 _HELD_BACK = 2  # a model without a past is fitted to the older half, and its errors in the newer count
 LEAST_ERRORS = 20  # at each step of the horizon, before an interval is dared
 _FLOOR = 0.01  # of the mean: what a share of a smaller value is taken of, or zeros would rule MAPE
@@ -180,7 +195,9 @@ class Forecaster:
         self._records: dict[str, TrackRecord] = {}
         self.dropped: dict[str, str] = dict.fromkeys(self.models, "not fitted yet")
         self.season = self._season
-        self._edges = [Edge(sign, self.horizon, miss) for sign in (-1, 1)]
+        lately = int(_LATELY * self.window)
+        self._edges = [Edge(sign, self.horizon, miss, lately=lately) for sign in (-1, 1)]
+        # Those who are to stay inside go by the range: what is rare counts there.
         self._ends = [Edge(sign, 1, miss, self.horizon / 2) for sign in (-1, 1)]
         # What was answered: a row for each of the newest places, a column for each step ahead of them.
         self._answered = np.full((2, self.horizon, self.horizon), np.nan)

@@ -124,7 +124,9 @@ class Engine:
             service.begin()
         seen = len(live)
         rounds = 0
-        while live or submitted < inf:
+        while True:  # Python 3.11 makes a function fast at the jumps back of such a loop, not of ``while x``
+            if not live and submitted == inf:
+                break
             now = events[0][0] if events else inf
             if transfers and file_system.next_end < now:
                 now = file_system.next_end
@@ -307,16 +309,15 @@ class Engine:
             return
         if job.id in self._live:
             raise InputError(f"job {shown(job.id)}", "is submitted again before it has ended")
-        waiting = self.indices.waiting
-        life = self._live[job.id] = Life(arrival, row, waiting.arrivals)
-        waiting.add(job)
+        life = self._live[job.id] = Life(arrival, row, self.indices.waiting.add(job))
         for service in self._followers:
             service.submitted(job)
         if job.deadline is not None:
             self._push(max(job.deadline, now), _CANCELS, self._is_late, life)
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, now), _CANCELS, self._cancel, life)
-        self._tick_again()
+        if self.platform.tick:
+            self._tick_again()
 
     def _finish(self, life: Life, now: float, state: str = "") -> None:
         """It is over, in the state that was foreseen if no other is said."""
@@ -338,7 +339,9 @@ class Engine:
             self.indices.expect_end(job_id, now + self.platform.cleanup)
             self._push(now + self.platform.cleanup, _CHANGES, self._cleaned, life, life.version)
         else:
-            self._cleaned(life, now)
+            life.version = -1
+            self.indices.end(job_id)
+            del self._live[job_id]
 
     def _abandon(self, life: Life, now: float) -> None:
         self.file_system.abandon(now, life)
@@ -360,7 +363,9 @@ class Engine:
 
     def _decide(self) -> None:
         self._news = self._is_due = False
-        self.indices.push_overdue()
+        indices = self.indices
+        if indices.by_end and indices.by_end[0][0] < indices.now:
+            indices.push_overdue()
         for service in self._followers:
             service.look()
         if self._is_asked_for_nodes:
@@ -368,10 +373,21 @@ class Engine:
         self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
         if self._is_asked_for_nodes:
             self.desk.answer()
-        self.indices.failed = ()
+        indices.failed = ()
 
     def _carry_out(self, plan: Plan) -> None:
         self.story.add(plan)
+        if plan.only_starts:
+            for start in plan.starts:
+                self._start(start)
+        else:
+            self._carry_out_all(plan)
+        if plan.lend is not None or plan.take_back is not None:
+            self.desk.carry_out(plan)
+        for service in self._followers:
+            service.carried_out(plan)
+
+    def _carry_out_all(self, plan: Plan) -> None:
         running = self.indices.running
         for deed in plan.in_order(lambda job: len(running[job].nodes)):
             if isinstance(deed, Start):
@@ -382,10 +398,6 @@ class Engine:
                 self._interrupt(deed)
             else:
                 self._give_up(self._live[deed.job], "dropped")
-        if plan.lend is not None or plan.take_back is not None:
-            self.desk.carry_out(plan)
-        for service in self._followers:
-            service.carried_out(plan)
 
     def _start(self, start: Start) -> None:
         life = self._live[start.job]
@@ -409,7 +421,7 @@ class Engine:
                 found = service.accompany(life)
                 if found is not None:
                     life.companion = companion = found
-        is_alone = companion is None and not job.resizable
+        is_alone = companion is None and (job.kind == "rigid" or not job.resizable)
         if life.done and isinstance(arrival.speedup, PhasedSpeedup):
             is_alone = False  # what is left of it is another share of its time than of its work
         if job.traffic and self.platform.topology is not None:

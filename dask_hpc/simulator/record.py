@@ -10,6 +10,7 @@ from dask_hpc.planning.figures import Amounts
 
 T = TypeVar("T")
 STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected", "dropped")
+_CODES = {state: code for code, state in enumerate(STATES)}
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class Record:
         """It is over: completed, killed, cancelled, rejected or dropped."""
         if state != "rejected":
             self.end[row] = time
-        self.state[row] = STATES.index(state)
+        self.state[row] = _CODES[state]
         if self.allotments is not None:
             self.allotments.append((time, row, ()))
 

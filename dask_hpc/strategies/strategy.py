@@ -46,12 +46,18 @@ class QueueStrategy(Strategy, Ranking, Protocol):
         """Whether ``drops`` is to be asked."""
         return False
 
+    @property
+    def only_first(self) -> bool:
+        """Whether it starts nobody while the first in the queue does not fit, and remembers nothing."""
+        return False
+
     def drops(self, snapshot: Snapshot) -> Sequence[Drop]:
         """The waiting jobs that are given up. Asked before ``decide``."""
         return ()
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
-        """The jobs to start now, in order, and what to remember."""
+        """The jobs to start now, in order, and what to remember. Where nothing else decides it is not asked
+        while nobody waits and it remembers nothing, or if there is ``only_first`` and that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +158,18 @@ class PowerStrategy(Strategy, Protocol):
         """Whether a forecast of power would be of use."""
 
     def decide(
-        self, snapshot: Snapshot, starts: Starts, resizes: Resizes, memory: Any
+        self,
+        snapshot: Snapshot,
+        starts: Starts,
+        resizes: Resizes,
+        memory: Any,
+        known: dict[Any, Any] | None = None,
     ) -> tuple[Powered, Any]:
         """The starts and resizes that the other strategies would like, made to fit; and what to remember.
 
         ``snapshot.power`` and ``snapshot.corridor`` are there. Asked again at the same instant after its
-        answer was carried out, it must come to want nothing more.
+        answer was carried out, it must come to want nothing more. Of one snapshot it may be asked twice, for
+        other starts and resizes: in ``known`` it may note what it worked out the first time.
         """
 
 

@@ -104,6 +104,38 @@ def test_several_in_one_message(some):
         np.testing.assert_equal(one.value(), value)
 
 
+class Counted(list):
+    """How often somebody goes through it."""
+
+    passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        return super().__iter__()
+
+
+@given(st.lists(values, max_size=12), st.data())
+def test_a_message_may_be_cut_anywhere_and_is_gone_through_once(some, data):
+    blocks = [Block.of(value) for value in some]
+    whole = b"".join(map(bytes_of, blocks))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    parts = Counted(whole[begin:end] for begin, end in pairwise([0, *cuts, len(whole)]))
+    found = list(unpacked([told(block) for block in blocks], parts))
+    assert [bytes_of(one) for one in found] == [bytes_of(block) for block in blocks]
+    assert parts.passes == 1
+
+
+@given(st.lists(values, min_size=1, max_size=12), st.data())
+def test_of_a_message_without_its_end_what_came_is_whole(some, data):
+    blocks = [Block.of(value) for value in some]
+    whole = b"".join(map(bytes_of, blocks))
+    end = data.draw(st.integers(0, max(0, len(whole) - 1)))
+    at, offers = 0, [told(block) for block in blocks]
+    for block, one in zip(blocks, unpacked(offers, [whole[:end]], apart=False), strict=True):
+        at += block.nbytes
+        assert isinstance(one, Damaged) == (at > end and block.nbytes > 0)
+
+
 def test_damage_in_a_message_is_that_of_one_block():
     blocks = [Block.of(np.full(100, number)) for number in range(3)]
     (part,) = packed(blocks)

@@ -1,5 +1,6 @@
 """Programs that iterate commit as they go, and go on where they were."""
 
+import asyncio
 import sys
 from asyncio import sleep as sleep_async
 from tempfile import TemporaryDirectory
@@ -10,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from distributed import Client, Event, LocalCluster, wait
+from distributed import Client, Event, LocalCluster, futures_of, wait
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,10 +22,12 @@ import dask_hpc
 from dask_hpc.checkpoint.client.loop import in_memory
 from dask_hpc.checkpoint.client.program import _OURS
 from dask_hpc.checkpoint.faults import VARIABLE
+from dask_hpc.checkpoint.scheduler.commits import Commits
 from dask_hpc.checkpoint.store import cells
 from dask_hpc.checkpoint.store.items import describe
 from dask_hpc.checkpoint.store.seal import WrongKey
 from dask_hpc.checkpoint.store.versions import read_note
+from dask_hpc.dask.scheduler import refusal
 from dask_hpc.model.errors import InputError
 
 
@@ -148,6 +151,85 @@ async def test_a_commit_keeps_what_was_current_and_does_not_wait(c, s, *workers)
         await async_poll_for(lambda: s.plugins["dask-hpc-checkpoint"].commits.series["run"].base, 10)
         (key,) = s.plugins["dask-hpc-checkpoint"].commits.series["run"].base.keys.values()
         assert key in s.tasks and s.tasks[key].state == "memory"
+
+
+@three
+async def test_a_program_goes_on_before_the_cluster_answers_and_keeps_the_results_until_then(
+    c, s, *workers, monkeypatch
+):
+    go, commit = asyncio.Event(), Commits.commit
+
+    async def slow(self, **what):
+        await go.wait()
+        return await commit(self, **what)
+
+    monkeypatch.setattr(Commits, "commit", slow)
+    async with dask_hpc.Checkpoint("run", client=c, every="auto") as ck:
+        u = await ck.add("u", c.persist(da.random.random((6, 6), chunks=(2, 6))))
+        before, keys = await c.compute(u), {future.key for future in futures_of(u)}
+        await asyncio.wait_for(ck.commit(), 10)
+        assert not ck.due.planned, "the cluster has yet to say how often"
+        del u
+        ck.update(u=c.submit(lambda: 2, pure=False))
+        assert await c.submit(lambda: 1, pure=False) == 1  # whatever is released is released before that
+        assert keys <= set(s.tasks)
+        looks = asyncio.ensure_future(ck.stats())
+        await sleep_async(0)
+        assert not looks.done()
+        go.set()
+        assert (await looks).failed == 0 and "partner" in ck.due.planned  # alone it knows of a store
+        series = s.plugins["dask-hpc-checkpoint"].commits.series["run"]
+        await async_poll_for(lambda: series.base is not None, 10)
+        assert set(series.base.keys.values()) == keys
+        told = await c.scheduler.hpc_checkpoint_open(name="run", client=c.id)
+        found = await in_memory(c, told["version"])
+        np.testing.assert_array_equal(await c.compute(found.values["u"]), before)
+        del found
+        ck.step = 1
+        await ck.commit(wait=True)
+        await async_poll_for(lambda: not keys & set(s.tasks), 10)  # nobody keeps what was replaced
+
+
+@pytest.mark.parametrize("answer", ["an error", "nothing"])
+@three
+async def test_a_commit_that_the_cluster_refuses_is_told_and_made_again(c, s, *workers, monkeypatch, answer):
+    asked = []
+
+    async def refuse_once(**what):
+        asked.append(what["step"])
+        if len(asked) > 1:
+            return await commit(**what)
+        return refusal(ZeroDivisionError("no")) if answer == "an error" else None
+
+    async with dask_hpc.Checkpoint("run", client=c) as ck:
+        u = await ck.add("u", c.persist(da.ones(6, chunks=2)))
+        ck.step = 3
+        await ck.commit(wait=True)
+        commit, ck.step = s.handlers["hpc_checkpoint_commit"], 4
+        monkeypatch.setitem(s.handlers, "hpc_checkpoint_commit", refuse_once)
+        await ck.commit()
+        with pytest.warns(UserWarning, match="iteration 4 could not be committed"):
+            await ck.commit(wait=True)
+        monkeypatch.undo()
+        assert (await ck.stats()).versions == {"partner": 4} and asked == [4, 4] and u is not None
+
+
+@three
+async def test_who_closes_waits_for_a_commit_that_is_on_its_way(c, s, *workers, monkeypatch):
+    go, commit = asyncio.Event(), Commits.commit
+
+    async def slow(self, **what):
+        await go.wait()
+        return await commit(self, **what)
+
+    monkeypatch.setattr(Commits, "commit", slow)
+    async with dask_hpc.Checkpoint("run", client=c) as ck:
+        u = await ck.add("u", c.persist(da.ones(6, chunks=2)))
+        ck.step = 2
+        await ck.commit()
+        asyncio.get_running_loop().call_later(0.3, go.set)
+    series = s.plugins["dask-hpc-checkpoint"].commits.series["run"]
+    assert go.is_set() and series.base is not None and series.base.step == 2 and u is not None
 
 
 @three

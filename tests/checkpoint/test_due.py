@@ -186,3 +186,18 @@ def test_a_short_program_without_a_cluster_commits_at_its_end_alone():
     assert due.is_due(2, 0.0), "far more is left than it seemed"
     due.committed(2, 0.0, 2.0)
     assert due.seconds < inf
+
+
+def test_a_program_plans_alone_only_if_nobody_is_about_to_say_more():
+    due = Due("auto")
+    due.begin(0, 0.0)
+    due.plan_alone()
+    assert not due.planned  # it knows nothing of costs
+    due.committed(1, 1.0, 2.0, is_to_hear=True)
+    assert not due.planned
+    due.plan_alone()
+    assert due.planned and due.why
+    due.plan({"store": 7.0}, "the cluster says so")
+    due.plan_alone()
+    due.committed(2, 2.0, 2.0)
+    assert due.planned == {"store": 7.0}

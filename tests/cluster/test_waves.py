@@ -83,6 +83,7 @@ def plugin_of_is_gone(s):
         "dask-hpc" not in s.plugins
         and "stimulus_queue_slots_maybe_opened" not in vars(s)
         and "bulk_schedule_unrunnable_after_adding_worker" not in vars(s)
+        and "valid_workers" not in vars(s)
         and not any(task.worker_restrictions for task in s.tasks.values())
     )
 
@@ -427,10 +428,10 @@ async def test_our_errors_switch_control_off_and_all_runs(
     async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:
         plugin = plugin_of(s)
 
-        def fails(job, slots):
+        def fails(job, slots, places):
             raise RuntimeError("on purpose")
 
-        plugin.control.gate.waves._let_pass = fails
+        plugin.control.gate.waves._choose = fails
         futures = c.map(inc, range(20), pure=False)
         assert await c.gather(futures) == list(range(1, 21))
         assert not plugin.is_on and not job.ready
@@ -442,15 +443,15 @@ async def test_a_passing_error_does_no_harm(c, s, *workers):
     async with await dask_hpc.manage(c), running_job(c, s, nodes=1):
         plugin = plugin_of(s)
         waves = plugin.control.gate.waves
-        plain, failed = waves._let_pass, []
+        plain, failed = waves._choose, []
 
-        def fails_once(job, slots):
+        def fails_once(job, slots, places):
             if not failed:
                 failed.append(job)
                 raise RuntimeError("on purpose")
-            plain(job, slots)
+            plain(job, slots, places)
 
-        waves._let_pass = fails_once
+        waves._choose = fails_once
         assert await c.gather(c.map(inc, range(20), pure=False)) == list(range(1, 21))
         assert plugin.errors == 1 and plugin.is_on
 

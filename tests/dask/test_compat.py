@@ -120,6 +120,8 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.TaskPrefix, "duration_average"),
         (ds.TaskPrefix, "all_durations"),
         (WorkStealing, "remove_key_from_stealable"),
+        (ConnectionPool, "connect"),
+        (ConnectionPool, "reuse"),
     ],
 )
 def test_name_exists(owner, name):
@@ -178,6 +180,23 @@ async def test_computation_annotations_keep_the_submission_apart(c, s, a):
 
 
 @one
+async def test_a_task_without_annotations_is_as_one_whose_only_one_was_taken_out(c, s, a):
+    class Look(ds.SchedulerPlugin):
+        def update_graph(self, scheduler, *, annotations, **kwargs):
+            compat.pop_submitted(scheduler, "x", annotations.get("x", ()))
+
+    s.add_plugin(Look(), name="look")
+    plain = c.submit(inc, 0, pure=False)
+    with dask.annotate(x=1):
+        only = c.submit(inc, 1, pure=False)
+        with dask.annotate(y=2):
+            other = c.submit(inc, 2, pure=False)
+    assert await c.gather([plain, only, other]) == [1, 2, 3]  # the worker was sent nothing strange
+    found = [s.tasks[future.key].annotations for future in (plain, only, other)]
+    assert not found[0] and found[1:] == [None, {"y": 2}], "TaskState.annotations"
+
+
+@one
 async def test_sentinel_holds_an_edit_and_a_nudge_free(c, s, a):
     shared = {compat.GATE}
 
@@ -230,6 +249,30 @@ async def test_handlers_answer(c, s, a):
     assert await c.scheduler.hpc_test(value=3) == {"value": 3}, "Scheduler.handlers changed"
     compat.remove_calls(s, {"hpc_test": answer})
     assert await c.scheduler.hpc_test(value=3) is None, "an unknown remote call is not answered by None"
+
+
+@one
+async def test_who_posts_a_question_goes_on_before_it_is_answered(c, s, a):
+    heard, go = [], asyncio.Event()
+
+    async def answer(value):
+        heard.append(value)
+        await go.wait()
+        return compat.refusal(ValueError("no")) if value else "yes"
+
+    compat.add_calls(s, {"hpc_test": answer})
+    answers = [await compat.posted(c, "hpc_test", value=value) for value in (0, 1)]
+    await async_poll_for(lambda: len(heard) == 2, 5)
+    assert not any(one.done() for one in answers)
+    go.set()
+    assert await answers[0] == "yes", "PooledRPCCall, ConnectionPool or send_recv changed"
+    with pytest.raises(ValueError, match="no"):
+        await answers[1]
+    assert not any(c.rpc.occupied.values()), "ConnectionPool.reuse changed"
+    del s.handlers["hpc_test"]
+    await s.close()
+    with pytest.raises(OSError):
+        await (await compat.posted(c, "hpc_test", value=0))
 
 
 @one

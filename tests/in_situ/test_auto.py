@@ -266,4 +266,9 @@ def test_an_iteration_takes_as_long_as_was_predicted(placement):
             pass
         seconds = [one["seconds"] for one in pipe.status()["history"]]
         # on the average: results may come early and late by turns
-        assert mean(seconds[-12:]) == pytest.approx(pipe.partition.iteration, rel=0.15)
+        took = mean(seconds[-12:])
+        assert took == pytest.approx(pipe.partition.iteration, rel=0.15)
+        if placement == "auto":  # and that was known before it was in force
+            promised = pipe.status()["changes"][-1]["partition"]["expected"]
+            assert took == pytest.approx(promised, rel=0.15)
+            assert promised != pipe.partition.iteration, "by now it was measured itself"

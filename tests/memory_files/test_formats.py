@@ -21,8 +21,10 @@ import pytest
 import xarray as xr
 import zarr
 from distributed import Client, LocalCluster
+from forks import forked_nannies
 
 import dask_hpc
+from dask_hpc.checkpoint.worker.block import unpacked
 from dask_hpc.memory_files.client.filesystem import MemoryFileSystem
 
 pytestmark = [
@@ -55,6 +57,7 @@ with Client(address):
 def apart():
     """Two workers that are processes, with files of blocks of 64 kiB."""
     with (
+        forked_nannies(),
         LocalCluster(
             n_workers=2, threads_per_worker=2, dashboard_address=":0", memory_limit="2GB"
         ) as cluster,
@@ -549,4 +552,31 @@ def test_many_files_at_once_each_with_what_was_wrong(small_cluster):
         fs.pipe({url("many/last"): b"3", url("many/new"): b"4"}, mode="create")
     assert fs.cat_file(url("many/last")) + fs.cat_file(url("many/new")) == b"24"
     fs.rm(url("many"), recursive=True)
+    assert small_cluster.files.status()["writers"] == 0
+
+
+def test_very_many_small_files_in_few_messages(small_cluster, monkeypatch):
+    """Each agent gets the bytes of a set of files in one piece. Of what is wrong the first is told, and it
+    keeps nothing else back."""
+    fs, url = small_cluster.files.fs, small_cluster.files.url
+    messages = []
+
+    def counted(offers, parts, apart=True):
+        messages.append((len(offers), len(parts)))
+        return unpacked(offers, parts, apart)
+
+    monkeypatch.setattr("dask_hpc.checkpoint.worker.agent.unpacked", counted)
+    fs.makedirs(url("sets/7"))
+    fs.pipe_file(url("sets/file"), b"f")
+    messages.clear()
+    good = {f"scratch/sets/{number}": number.to_bytes(2, "big") * 40 for number in range(600) if number != 7}
+    folder, below = {"scratch/sets/7": b"x"}, {"scratch/sets/file/below": b"x"}
+    with pytest.raises(IsADirectoryError):
+        fs.pipe(folder | good | below)
+    assert sum(blocks for blocks, _ in messages) == len(good)
+    assert {parts for _, parts in messages} == {1} and len(messages) <= 9  # three sets for three agents
+    with pytest.raises(NotADirectoryError):
+        fs.pipe(below | good | folder)
+    assert fs.cat(list(good)) == good
+    fs.rm(url("sets"), recursive=True)
     assert small_cluster.files.status()["writers"] == 0

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from forks import forked_nannies
 
 import dask_hpc
 from dask_hpc.checkpoint.worker import agent as agents
@@ -31,6 +32,7 @@ def until(is_so, seconds=20.0):
 def cluster():
     """Three worker processes."""
     with (
+        forked_nannies(),
         LocalCluster(
             n_workers=3, threads_per_worker=1, dashboard_address=":0", memory_limit="400MB"
         ) as cluster,

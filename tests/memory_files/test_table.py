@@ -1,6 +1,10 @@
-"""Names, sizes and places of scratch files: the state machine of the scheduler, without a cluster."""
+"""Names, sizes and places of scratch files: the state machine of the scheduler, without a cluster.
+
+``DASK_HPC_FILE_TABLES``: how many tables the slow test makes.
+"""
 
 import errno
+import os
 from itertools import count
 
 import pytest
@@ -856,5 +860,6 @@ TestFiles.settings = settings(settings.get_profile("same"), max_examples=100, st
 def test_many_more():
     from hypothesis.stateful import run_state_machine_as_test
 
-    many = settings(settings.get_profile("same"), max_examples=2000, stateful_step_count=60)
+    tables = int(os.environ.get("DASK_HPC_FILE_TABLES", "2000"))
+    many = settings(settings.get_profile("same"), max_examples=tables, stateful_step_count=60)
     run_state_machine_as_test(Files, settings=many)

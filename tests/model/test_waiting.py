@@ -127,6 +127,40 @@ def test_against_a_plain_list(seed, operations, adding):
     check_same(queue, plain, rng)
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_a_block_knows_whether_anybody_in_it_fits(seed):
+    """As jobs come; and when some have gone, it denies nobody who is there, and knows again when it looks."""
+    rng = random.Random(seed)
+    first, more, gone = rng.randint(1, 12), rng.randint(0, 12), rng.randint(0, 12)
+    sizes, times = range(1, 9), (60.0, 300.0, 600.0, 1200.0, 3600.0, inf)
+    jobs = [
+        Job(id=str(number), nodes=rng.choice(sizes), walltime=rng.choice(times))
+        for number in range(first + more)
+    ]
+    queue = Waiting()
+    for job in jobs[:first]:
+        queue.add(job)
+    [block] = queue._blocks
+    block.reaches(1, 60.0)  # from now on it has to know the shortest of each size
+    for job in jobs[first:]:
+        queue.add(job)
+    [block] = queue._blocks
+    searches = [(nodes, walltime) for nodes in (0, *sizes) for walltime in (0.0, *times)]
+
+    def fits(nodes, walltime):
+        return any(job.nodes <= nodes and job.walltime <= walltime for job in block.jobs)
+
+    assert (block.nodes, block.walltime) == (min(j.nodes for j in jobs), min(j.walltime for j in jobs))
+    assert all(block.reaches(*search) == fits(*search) for search in searches)
+    for job in rng.sample(jobs, min(gone, len(jobs) - 1)):
+        queue.remove(job.id)
+        assert all(block.reaches(*search) >= fits(*search) for search in searches)
+        if not block.loose:
+            assert all(block.reaches(*search) == fits(*search) for search in searches)
+    block.measure()
+    assert all(block.reaches(*search) == fits(*search) for search in searches)
+
+
 def test_thousands_of_jobs():
     rng = random.Random(7)
     queue, plain = Waiting(ORDER), PlainQueue()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.planning import forecast as module
-from dask_hpc.planning.forecast import Forecaster, forecast
+from dask_hpc.planning.forecast import Edge, Forecaster, forecast
 from dask_hpc.planning.forecast_models import BASELINES, MODELS, Unfit
 
 
@@ -180,3 +180,125 @@ def test_whatever_the_samples_the_answer_is_sound(values):
     assert (np.diff([found.lower, found.mean, found.upper], axis=0) >= 0).all()
     assert found.range.least <= found.range.most
     assert found.model in found.mape and not set(found.mape) & set(found.dropped)
+
+
+# --- edges
+
+
+GRID = np.linspace(0.0, 1.0, 1001)[:, None]  # as errors, their quantiles are what shares are left out
+
+
+def left_out(edge, sign=1):
+    """The share of errors beyond the edge."""
+    return 1 - sign * float(edge.offsets(sign * GRID)[0])
+
+
+def missed(edge, errors, coming, sign=1):
+    """Which of the values that come lie beyond the edge, which learns from each."""
+    found = []
+    for value in coming:
+        found.append(sign * value > sign * float(edge.offsets(errors)[0]))
+        edge.learn(np.array([found[-1]]), np.array([True]))
+    return found
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_an_edge_leaves_out_what_was_promised_of_values_like_those_before(sign):
+    rng = np.random.default_rng(3)
+    errors = rng.normal(0.0, 1.0, (600, 1))
+    for lately in (0, 300):
+        edge = Edge(sign, 1, 0.05, lately=lately)
+        share = np.mean(missed(edge, errors, rng.normal(0.0, 1.0, 4000), sign))
+        assert 0.035 <= share <= 0.055, (lately, share)
+
+
+def test_an_edge_grows_narrow_where_errors_were_larger_before_than_they_are_now():
+    rng = np.random.default_rng(4)
+    errors, coming = rng.normal(0.0, 1.3, (600, 1)), rng.normal(0.0, 1.0, 3000)
+    wide = missed(Edge(1, 1, 0.05), errors, coming)
+    narrow = missed(Edge(1, 1, 0.05, lately=300), errors, coming)
+    assert np.mean(wide) < 0.018 < 0.024 < np.mean(narrow[300:]) < 0.05
+    # and never more of any 300 than were promised, but for those of a few steps
+    assert max(np.convolve(narrow, np.ones(300), "valid")) <= 0.05 * 300 + 5
+
+
+def test_an_edge_widens_at_once_when_values_grow_wild():
+    rng = np.random.default_rng(5)
+    errors = rng.normal(0.0, 1.5, (600, 1))
+    edge = Edge(1, 1, 0.05, lately=300)
+    missed(edge, errors, rng.normal(0.0, 1.0, 1000))
+    assert left_out(edge) > 0.06
+    missed(edge, errors, [100.0] * 7)
+    assert left_out(edge) < 0.05
+    missed(edge, errors, [100.0] * 20)
+    assert left_out(edge) < 0.0, "beyond the largest error"
+
+
+@given(st.lists(st.tuples(st.integers(1, 80), st.booleans()), max_size=12), st.sampled_from([0, 1, 20, 100]))
+@settings(max_examples=100, deadline=None)
+def test_an_edge_leaves_out_more_than_promised_only_as_far_as_it_left_out_less(runs, lately):
+    edge, past = Edge(1, 1, 0.1, lately=lately), []
+    for count, miss in runs:
+        for _ in range(count):
+            edge.learn(np.array([miss]), np.array([True]))
+            past.append(miss)
+    allowed = 0.1 * min(lately, len(past)) - sum(past[len(past) - lately :] if lately else [])
+    assert left_out(edge) <= 0.1 + (max(0.0, allowed) / lately if lately else 0.0) + 2e-3
+
+
+def test_an_edge_that_missed_too_often_comes_back_to_the_promise():
+    edge = Edge(1, 1, 0.1, lately=1000)
+    for miss in [True] * 40 + [False] * 300:
+        edge.learn(np.array([miss]), np.array([True]))
+    assert left_out(edge) == pytest.approx(0.1, abs=2e-3)
+
+
+def test_what_was_not_known_was_not_spared():
+    edge = Edge(1, 1, 0.05, lately=300)
+    for is_known in [False] * 300 + [True] * 60:
+        edge.learn(np.array([False]), np.array([is_known]))
+    assert left_out(edge) == pytest.approx(0.05 + 0.05 * 60 / 300, abs=2e-3)
+
+
+def test_where_nothing_was_said_nothing_is_learned():
+    edge = Edge(1, 2, 0.05, lately=100)
+    for _ in range(200):
+        edge.learn(np.array([False, True]), np.array([True, False]))
+    first, second = edge.offsets(np.hstack([GRID, GRID]))
+    assert 1 - first == pytest.approx(0.1, abs=2e-3) and 1 - second == pytest.approx(0.05, abs=2e-3)
+
+
+def test_intervals_of_power_that_calms_down_grow_narrow_in_time(monkeypatch):
+    series = np.concatenate([noise(300, 1, spread=30.0), noise(500, 2, spread=20.0)])
+
+    def inside():
+        forecaster, found = Forecaster(10, window=300, models=["last value"]), []
+        for time, watts in samples(series):
+            known = forecaster.forecast()
+            if time >= 400 and known is not None:
+                coming = series[int(time) : int(time) + 10]
+                found += [
+                    low <= one <= high
+                    for low, high, one in zip(known.lower, known.upper, coming, strict=False)
+                ]
+            forecaster.add(time, watts)
+        return np.mean(found)
+
+    narrow = inside()
+    monkeypatch.setattr(module, "Edge", lambda *given, lately=0: Edge(*given))
+    assert 0.9 <= narrow <= inside() - 0.01
+
+
+def test_the_range_is_ready_for_what_is_rare():
+    """Power that jumps for three seconds every two minutes: before it does, the range says it may."""
+    values = noise(800, spread=5.0)
+    jumps = range(130, 800, 130)
+    for start in jumps:
+        values[start : start + 3] += 500.0
+    forecaster, said = Forecaster(10, models=["last value"]), []
+    for time, watts in samples(values):
+        if time in jumps:
+            said.append(forecaster.forecast())
+        forecaster.add(time, watts)
+    assert said[0].range.most < 1100, "nobody could know"
+    assert all(one.range.most > 1400 for one in said[1:])

@@ -1,9 +1,16 @@
 """EASY backfilling on cases worked out by hand."""
 
+import math
+import random
+
+import pytest
 from small_machine import decided, machine, wait
 
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.strategies.queue.easy_backfill import EasyBackfill
+from dask_hpc.strategies.queue.profile import shadow_time
 
 
 def test_seed_example_of_four_jobs_on_ten_processors():
@@ -79,3 +86,24 @@ def test_reasons_name_the_head():
     wait(indices, ("head", 4, 50), ("short", 1, 90))
     starts, _ = EasyBackfill().decide(Snapshot(indices), None)
     assert starts[0].reason == "overtakes job head: ends before that can start in 90 s"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_shadow_is_the_first_time_at_which_enough_are_free(seed):
+    rng = random.Random(seed)
+    indices = Indices(Node(str(number)) for number in range(40))
+    for number in range(rng.randint(0, 8)):
+        walltime = rng.choice((60.0, 300.0, 600.0, math.inf))
+        indices.waiting.add(Job(id=str(number), nodes=rng.randint(1, 4), walltime=walltime))
+        indices.start(str(number), indices.waiting[str(number)].nodes)
+    starting = [(rng.choice((30.0, 60.0, 300.0, 400.0)), rng.randint(1, 3)) for _ in range(rng.randint(0, 4))]
+    idle = len(indices.idle) - sum(nodes for _, nodes in starting)
+    nodes = idle + rng.randint(1, 20)
+    ends = [(one.expected_end, len(one.nodes)) for one in indices.running.values()] + starting
+
+    def free_at(time):
+        return idle + sum(nodes for end, nodes in ends if end <= time)
+
+    enough = sorted(time for time in {end for end, _ in ends} if free_at(time) >= nodes)
+    expected = (enough[0], free_at(enough[0]) - nodes) if enough else (math.inf, idle)
+    assert shadow_time(Snapshot(indices), starting, nodes, idle) == expected

@@ -1,4 +1,7 @@
-"""The virtual cluster itself: real Dask, no waiting, one order of events for a seed, and nothing is left."""
+"""The virtual cluster itself: real Dask, no waiting, one order of events for a seed, and nothing is left.
+
+``DASK_HPC_SAME_SEED``: how many times one seed is run.
+"""
 
 import asyncio
 import gc
@@ -265,10 +268,11 @@ def digests(seeds, junk=0):
 
 
 @pytest.mark.slow
-def test_one_seed_gives_one_order_of_events_twenty_times_of_twenty():
+def test_one_seed_gives_one_order_of_events_each_time():
     """In any process, whatever ran there before. The sum is over all transitions of all tasks with worker,
     time and cause, over what our plugin tells, and over all executions."""
-    found = [digests([11]), digests([11, 11], junk=3), digests([12, 5, *[11] * 17], junk=7)]
+    times = max(5, int(os.environ.get("DASK_HPC_SAME_SEED", "20")))
+    found = [digests([11]), digests([11, 11], junk=3), digests([12, 5, *[11] * (times - 3)], junk=7)]
     runs = [run for runs in found for run in runs]
-    assert runs.count(runs[0]) == 20
+    assert runs.count(runs[0]) == times
     assert len({digest for _, digest, _ in runs}) == 3

@@ -212,6 +212,7 @@ async def three_kinds(client, cluster, law):
     return await client.gather(futures)
 
 
+@pytest.mark.slow
 def test_three_kinds_on_several_workers(virtual_cluster):
     law = {("stream", "stream"): 0.9}
     plain, expected, _, _ = run(virtual_cluster, "easy-backfill", three_kinds, law=law)
@@ -231,6 +232,7 @@ def test_short_tasks_are_left_alone(virtual_cluster):
     assert len(found) == 1600 and story == [] and told["kept"] == []
 
 
+@pytest.mark.slow
 def test_killed_workers_and_all_is_done(virtual_cluster):
     async def kills(client, cluster, law):
         work = asyncio.ensure_future(three_kinds(client, cluster, law))
@@ -249,6 +251,7 @@ def test_killed_workers_and_all_is_done(virtual_cluster):
     assert sorted(found) == sorted([*range(900)] * 3) and story
 
 
+@pytest.mark.slow
 def test_a_law_that_changes_half_way(virtual_cluster):
     """Who slowed its own does not any more: the limits go, and all threads are used again."""
 

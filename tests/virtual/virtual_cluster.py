@@ -320,14 +320,9 @@ def virtual_machine():
             logging.getLogger(name).setLevel(logging.CRITICAL)
         was_enabled = gc.isenabled()
         gc.disable()  # or what is collected, and when, would depend on what was there before
-        gc.collect()
-        gc.freeze()
         try:
             yield
         finally:
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()  # as it was before
             if was_enabled:
                 gc.enable()
             for name, level in levels.items():
@@ -338,6 +333,8 @@ def run(main, seed=0, *, workers=4, nthreads=1, latency=0.0005, until=3600.0, co
     """What ``main(cluster)`` gives. Within ``virtual_machine()``."""
     paths, hook = list(sys.path), sys.unraisablehook
     sys.unraisablehook = lambda found: None  # what is left of a run ends without a word
+    gc.collect()  # what the run before was still in use for has its end here
+    gc.freeze()  # all tests are in memory: to look through them once more would take two seconds
     try:
         with dask.config.set(config or {}):
             return _run(main, seed, workers, nthreads, latency, until)
@@ -348,7 +345,6 @@ def run(main, seed=0, *, workers=4, nthreads=1, latency=0.0005, until=3600.0, co
         distributed.core._expects_comm.cache_clear()  # it keeps whole schedulers
         while gc.collect():  # what is collected may close something, which ends in the next round
             pass
-        gc.freeze()
         sys.unraisablehook = hook
         sys.path[:] = paths
 

@@ -149,12 +149,17 @@ class Due:
         """What somebody who knows more has planned."""
         self.planned, self.why, self._is_told = dict(every), why, True
 
-    def committed(self, step: int, now: float, cost: float) -> None:
-        """It was committed, which cost the program so many seconds."""
+    def committed(self, step: int, now: float, cost: float, is_to_hear: bool = False) -> None:
+        """It was committed, which cost the program so many seconds. The cluster may yet say how often to."""
         self.begin(step, now)
         self._left_then = self.seconds_left(step)
         self._cost = cost if self._cost is None else 0.7 * self._cost + 0.3 * cost
-        if self.rule is not None and not self._is_told:
+        if not is_to_hear:
+            self.plan_alone()
+
+    def plan_alone(self) -> None:
+        """If nobody who knows more has planned it: by what commits cost the program."""
+        if self.rule is not None and not self._is_told and self._cost is not None:
             found = when(self.rule, [LevelCost(STORE, self._cost, self.rate)], 1, self._left_then)
             self.planned, self.why = found.every, found.reason
 

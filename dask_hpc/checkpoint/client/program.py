@@ -16,7 +16,7 @@ import json
 import sys
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
@@ -27,6 +27,7 @@ from typing import Any
 from dask.base import tokenize
 
 from dask_hpc import config
+from dask_hpc import dask as compat
 from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, Found, end_of_job, newest
 from dask_hpc.checkpoint.client.protect import possible_levels, read_aim
 from dask_hpc.checkpoint.client.reserved import Reserved
@@ -174,6 +175,8 @@ class Checkpoint:
         self._is_looping = self._has_looped = self._is_over = False
         self._committed = self._stored = -1
         self._number = 0
+        #: what waits for the cluster to answer to the newest commit
+        self._hearing: asyncio.Task[None] | None = None
         #: the statistics, when it is closed
         self._last: dict[str, Any] | None = None
         self._told: set[str] = set()
@@ -225,8 +228,9 @@ class Checkpoint:
         return Loop(self, iterable)
 
     def commit(self, wait: bool = False) -> Any:
-        """Commit now; in a loop, when the iteration is over. With ``wait``, until all of it is as safe as it
-        can be."""
+        """Commit now; in a loop, when the iteration is over. The program goes on as soon as the cluster is
+        being told; if that cannot keep it, it is said later, and the next commit tries anew. With ``wait``,
+        until all of it is as safe as it can be."""
         if self._is_looping:
             self.is_asked = True
             return self.call(_nothing)
@@ -319,6 +323,7 @@ class Checkpoint:
         if not self._values:
             return
         begun = monotonic()
+        await self._heard()
         self._note_commit()
         try:
             if self._client is None:
@@ -330,7 +335,9 @@ class Checkpoint:
                 if self._committed < self.step:
                     await self._commit_there()
                 stall = monotonic() - begun
-                if wait and self._number:
+                if wait:
+                    await self._heard()
+                if wait and self._committed == self.step and self._number:
                     settled = self._client.scheduler.hpc_checkpoint_settled
                     version = await settled(name=self.name, number=self._number)
                     self._tell_of(version)
@@ -344,10 +351,9 @@ class Checkpoint:
             self._warn(f"iteration {self.step} could not be committed: {one_line(str(error))}")
         finally:
             cost = monotonic() - begun
-            if self._committed == self.step:
-                self._run["saved_seconds"] = max(0.0, begun - self._began)
             self._stalls.append(cost)
-            self.due.committed(self.step, monotonic(), cost)
+            is_to_hear = self._hearing is not None and not self._hearing.done()
+            self.due.committed(self.step, monotonic(), cost, is_to_hear)
 
     async def ask(self) -> None:
         """How often to commit to which levels from now on."""
@@ -463,7 +469,9 @@ class Checkpoint:
                 f"Better is {cut.lazy[0]} = {cut.lazy[0]}.persist() in each iteration"
             )
         services = self._services
-        told = await self._client.scheduler.hpc_checkpoint_commit(
+        answer = await compat.posted(
+            self._client,
+            "hpc_checkpoint_commit",
             name=self.name,
             step=self.step,
             token=self._token,
@@ -477,16 +485,42 @@ class Checkpoint:
             store=self.store
             and store_settings(self.store, self._keep, services.compress, services.key, self._unpickle),
         )
-        self._committed = self.step
-        if (every := told["stats"]["every"]) is not None:
-            self.due.plan(every, told["stats"]["why"])
-        if (last := told["stats"]["complete"]) is not None:
+        before, self._committed = self._committed, self.step
+        kept = [*cut.kept, *self._values.values()]
+        self._hearing = asyncio.ensure_future(self._hear(answer, before, kept, monotonic() - self._began))
+
+    async def _heard(self) -> None:
+        """Until the cluster has answered to the newest commit."""
+        if self._hearing is not None:
+            await self._hearing
+
+    async def _hear(self, answer: Awaitable[Any], before: int, kept: list[Any], seconds: float) -> None:
+        """The cluster answers to a commit, so many seconds after the loop began, when nothing can take away
+        its results any more: they are ``kept`` here until then. If it cannot, that iteration is not
+        committed, and the next commit tries anew."""
+        step, is_kept = self._committed, False
+        try:
+            told = await answer
+            self._number, is_kept = told["number"], True
+            self._run["saved_seconds"] = max(0.0, seconds)
+            self._learn(told["stats"])
+        except Exception as error:  # whatever it is, the program can go on
+            self._committed = step if is_kept else before
+            self._warn(f"iteration {step} could not be committed: {one_line(str(error))}")
+        finally:
+            kept.clear()
+            self.due.plan_alone()
+
+    def _learn(self, told: Mapping[str, Any]) -> None:
+        """What the cluster says of commits when it answers to one."""
+        if (every := told["every"]) is not None:
+            self.due.plan(every, told["why"])
+        if (last := told["complete"]) is not None:
             self.due.took(last["seconds"])
-        if told["stats"]["problem"]:
-            self._warn(f"the store cannot be used, commits stay in memory: {told['stats']['problem']}")
-        if (stored := told["stats"]["versions"].get(STORE)) is not None:
+        if told["problem"]:
+            self._warn(f"the store cannot be used, commits stay in memory: {told['problem']}")
+        if (stored := told["versions"].get(STORE)) is not None:
             self._note_stored(stored)
-        self._number = told["number"]
 
     def _save_here(self) -> None:
         save(
@@ -516,6 +550,7 @@ class Checkpoint:
             stored = {STORE: self._committed} if self._committed >= 0 else {}
             told = {"commits": len(stalls), "seconds": sum(stalls), "versions": stored}
         elif told is None:
+            await self._heard()
             told = await self._client.scheduler.hpc_checkpoint_stats(name=self.name)
         if STORE not in self.levels:
             notes.append("no store: versions end with the cluster")
@@ -537,6 +572,7 @@ class Checkpoint:
 
     async def _close(self) -> None:
         if self._client is not None and self._last is None:
+            await self._heard()
             with suppress(OSError):  # the cluster has gone before
                 close = self._client.scheduler.hpc_checkpoint_close
                 if self._is_looping:  # an error has left it open

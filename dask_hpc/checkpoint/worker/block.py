@@ -150,20 +150,34 @@ def unpacked(
     offers: Sequence[dict[str, Any]], parts: Sequence[Any], apart: bool = True
 ) -> Iterator[Block | Damaged]:
     """The blocks again, checked, each in memory of its own; or in that of the message, for a short time."""
-    whole = Block("", None, tuple(memoryview(part).nbytes for part in parts), parts)
-    at = 0
-    for offer in offers:
-        end = at + sum(offer["sizes"])
-        block = arrived(offer, list(whole.part(at, end)))
+    for offer, pieces in zip(offers, _dealt(parts, (sum(one["sizes"]) for one in offers)), strict=True):
+        block = arrived(offer, pieces)
         if apart:
             block = block.apart()
-        at = end
         try:
             block.check()
         except Damaged as error:
             yield error
         else:
             yield block
+
+
+def _dealt(parts: Iterable[Any], sizes: Iterable[int]) -> Iterator[list[memoryview]]:
+    """Bytes in a row, cut anywhere, as pieces of so many bytes; fewer if there are no more. One pass over
+    all parts, however many there are."""
+    left = (memoryview(part).cast("B") for part in parts)
+    view = memoryview(b"")
+    for size in sizes:
+        pieces: list[memoryview] = []
+        while size:
+            if not view.nbytes:
+                if (more := next(left, None)) is None:
+                    break
+                view = more
+                continue
+            pieces.append(view[:size])
+            view, size = view[size:], size - pieces[-1].nbytes
+        yield pieces
 
 
 def arrived(offer: dict[str, Any], pieces: Sequence[Any]) -> Block:

@@ -274,7 +274,11 @@ class Gate:
                 other.needs = {key for key in other.needs if self.owner.get(key, job) is not job}
 
     def _forget_tasks(self, job: LiveJob) -> None:
-        """None of its tasks waits for anything of ours."""
+        """None of its tasks waits for anything of ours. What is empty is cleared, too: a dictionary keeps the
+        room of all that it ever held, and the job stays known for long."""
+        for known in (job.unfinished, job.held):
+            if not known:
+                known.clear()
         job.ready.clear()
         job.passed.clear()
         job.wishes.clear()

@@ -1,13 +1,14 @@
 """A live job: what it asked for, which tasks it has, and where they may run."""
 
 from asyncio import Lock
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from dask_hpc.dask import GATE, Wishes
+from dask_hpc.dask import GATE, JobPlaces, Wishes
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Indices
 from dask_hpc.planning.figures import JobFigures
@@ -16,6 +17,9 @@ from dask_hpc.planning.figures import JobFigures
 ENOUGH = 10
 #: and this share of the work must be done before an end is expected
 ENOUGH_DONE = 0.05
+#: prefixes of one job that are told apart even if nothing is left of them
+KINDS = 1000
+_ASIDE = 100  # keys that are not sorted, or void, in any row of ready tasks
 #: an end that is expected is corrected if it is off by more than this share of the time that is left
 _OFF = 0.1
 
@@ -44,6 +48,9 @@ class Performance:
     #: results, and their bytes
     tasks: int = 0
     nbytes: int = 0
+    # compute seconds of prefixes that are not told apart any more; at how many the next are forgotten
+    _forgotten: float = 0.0
+    _most_works: int = KINDS
     # at how many results somebody should look
     _telling: int = ENOUGH
     # what there was when the job came to its present size, and when that was
@@ -57,8 +64,19 @@ class Performance:
         """The tasks of that prefix."""
         work = self.works.get(prefix)
         if work is None:
+            if len(self.works) >= self._most_works:
+                self._forget_works()
             work = self.works[prefix] = Work(prefix)
         return work
+
+    def _forget_works(self) -> None:
+        """Where every task has a name of its own there are as many prefixes: the oldest of which nothing is
+        left are forgotten."""
+        over = [work for work in self.works.values() if not work.left]
+        for work in over[: max(0, len(over) - KINDS // 2)]:
+            self._forgotten += work.seconds
+            del self.works[work.prefix]
+        self._most_works = len(self.works) + KINDS // 2
 
     def add(self, work: Work, startstops: Iterable[Mapping[str, Any]], nbytes: int) -> bool:
         """A task has a result, and Dask says what its worker spent on it. Whether it is time to look:
@@ -103,7 +121,7 @@ class Performance:
     def io_share(self, of_tasks: Callable[[Work], float]) -> float | None:
         """The share of all of the job's time in which it read and wrote files; None without enough evidence.
         ``of_tasks``: that of the time which tasks of a prefix computed, as Dask says."""
-        busy = self.compute + self.transfer + self.disk
+        busy = self.compute - self._forgotten + self.transfer + self.disk
         if self.tasks < ENOUGH or busy <= 0:
             return None
         files = sum(work.seconds * of_tasks(work) for work in self.works.values() if work.seconds)
@@ -161,60 +179,134 @@ class Performance:
             indices.expect_end(job_id, indices.now + left)
 
 
-class Ready:
-    """A heap of keys by priority, and by arrival among equals. About 200 bytes for each."""
+class _Late(NamedTuple):
+    """A key that came out of order."""
 
-    __slots__ = ("_arrivals", "_heap", "_latest")
+    priority: Any
+    arrival: int
+    key: Hashable
+
+
+_NOT_THERE = object()
+
+
+class Ready:
+    """Keys by priority, and by arrival among equals. About 60 bytes for each: a job may have a million. What
+    comes out of order waits aside until somebody asks for the best; then few go to a heap, of 100 bytes more
+    for each, and many are sorted together with all others."""
+
+    __slots__ = ("_arrivals", "_last", "_late", "_new", "_row", "_void", "_waiting")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Any, int, Hashable]] = []
-        #: each key that waits, with the number of its arrival; other entries of the heap are void
-        self._latest: dict[Hashable, int] = {}
+        #: each key that waits, with its priority, or with its entry in the heap
+        self._waiting: dict[Hashable, Any] = {}
+        #: keys in order, and the priority of the last; among equals they go before those of the heap
+        self._row: deque[Hashable] = deque()
+        self._last: Any = None
+        #: how many entries of the row are void of a key, the first ones
+        self._void: dict[Hashable, int] = {}
+        #: those that came out of order since somebody asked
+        self._new: dict[Hashable, None] = {}
+        #: a heap of those that did before; what is not in ``_waiting`` is void
+        self._late: list[_Late] = []
         self._arrivals = 0
 
     def add(self, priority: Any, key: Hashable) -> None:
         """One more. Adding it again replaces it."""
-        self._arrivals += 1
-        self._latest[key] = self._arrivals
-        heappush(self._heap, (priority, self._arrivals, key))
+        if key in self._waiting:
+            self.discard(key)
+        if not self._waiting:
+            self.clear()
+        self._waiting[key] = priority
+        if not self._new and (self._last is None or priority >= self._last):
+            self._last = priority
+            self._row.append(key)
+        else:
+            self._new[key] = None
+            if len(self._new) > len(self._row) + _ASIDE:
+                self._sort()
 
     def discard(self, key: Hashable) -> None:
         """It waits no more."""
-        if self._latest.pop(key, None) is not None and len(self._heap) > 2 * len(self._latest) + 100:
-            self._heap = [entry for entry in self._heap if self._latest.get(entry[2]) == entry[1]]
-            heapify(self._heap)
+        found = self._waiting.pop(key, _NOT_THERE)
+        if found is _NOT_THERE:
+            return
+        if key in self._new:
+            del self._new[key]
+        elif type(found) is not _Late:
+            self._void[key] = self._void.get(key, 0) + 1
+        if len(self._row) + len(self._late) > 2 * len(self._waiting) + _ASIDE:
+            self._sort()
 
     def first(self) -> tuple[Any, Hashable] | None:
         """The best, with its priority, or None."""
-        while self._heap:
-            priority, arrival, key = self._heap[0]
-            if self._latest.get(key) == arrival:
-                return priority, key
-            heappop(self._heap)
-        return None
+        if self._new:
+            self._find_places()
+        row, late, waiting = self._row, self._late, self._waiting
+        while row and self._void and self._is_void(row[0]):
+            row.popleft()
+        while late and waiting.get(late[0].key) is not late[0]:
+            heappop(late)
+        if row and (not late or waiting[row[0]] <= late[0].priority):
+            return waiting[row[0]], row[0]
+        return (late[0].priority, late[0].key) if late else None
 
     def pop(self) -> Hashable | None:
         """Take the best out, or None."""
         best = self.first()
         if best is None:
             return None
-        heappop(self._heap)
-        del self._latest[best[1]]
+        if type(self._waiting.pop(best[1])) is _Late:
+            heappop(self._late)
+        else:
+            self._row.popleft()
         return best[1]
 
     def clear(self) -> None:
         """Nothing waits any more."""
-        self._heap.clear()
-        self._latest.clear()
+        for known in (self._waiting, self._row, self._void, self._new, self._late):
+            known.clear()
+        self._last = None
+
+    def _find_places(self) -> None:
+        """For what came out of order."""
+        if 8 * (len(self._new) + len(self._late)) > len(self._row):
+            self._sort()
+            return
+        for key in self._new:
+            self._arrivals += 1
+            late = self._waiting[key] = _Late(self._waiting[key], self._arrivals, key)
+            heappush(self._late, late)
+        self._new.clear()
+
+    def _sort(self) -> None:
+        """All are in one row, and nothing is void."""
+        waiting = self._waiting
+        keys = [key for key in self._row if not self._is_void(key)]
+        for late in sorted(late for late in self._late if waiting.get(late.key) is late):
+            waiting[late.key] = late.priority
+            keys.append(late.key)
+        keys += self._new
+        keys.sort(key=waiting.__getitem__)
+        self._row, self._late = deque(keys), []
+        self._new.clear()
+        self._last = waiting[keys[-1]] if keys else None
+
+    def _is_void(self, key: Hashable) -> bool:
+        """Of the first entry of the row with this key, which is then taken out."""
+        count = self._void.pop(key, 0)
+        if count > 1:
+            self._void[key] = count - 1
+        return count > 0
 
     def __len__(self) -> int:
-        return len(self._latest)
+        return len(self._waiting)
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._latest
+        return key in self._waiting
 
     def __iter__(self) -> Iterator[Hashable]:
-        return iter(self._latest)
+        return iter(self._waiting)
 
 
 #: "done" is over, however it ended
@@ -297,7 +389,7 @@ class LiveJob:
         self.confined = True
         #: the one set of addresses that restricts all its tasks; editing it in place moves them all.
         #: Empty if the job is not confined, or done
-        self.gate: set[str] = {GATE}
+        self.gate: set[str] = JobPlaces({GATE})
         #: the set that restricts its root tasks while they are not in flight
         self.wave: set[str] = {GATE}
         #: root tasks: those that wait for a slot, and those that carry the gate: in flight, or handed to Dask

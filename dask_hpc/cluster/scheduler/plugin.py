@@ -21,6 +21,8 @@ from dask_hpc.cluster.worker.bundles import BundlePlugin
 from dask_hpc.policy import Policy
 
 _SETTLED = ("memory", "erred", "forgotten")
+#: moves of which a job learns nothing: its task is owed before it is sent, and settled once it has its result
+_NO_NEWS = frozenset({("waiting", "processing"), ("queued", "processing"), ("memory", "released")})
 
 
 class HpcPlugin(Management, SchedulerPlugin):
@@ -126,7 +128,12 @@ class HpcPlugin(Management, SchedulerPlugin):
         it costs nothing."""
         if self._held and "no-worker" in (start, finish):
             self._task_waits(key, finish)
-        if finish in _SETTLED and self.is_on and (shares := self.control.shares) is not None:
+        if (
+            finish in _SETTLED
+            and self._is_taken
+            and (shares := self.control.shares) is not None
+            and self.is_on
+        ):
             try:  # of every task: without the call that guards what is rare
                 shares.time.settle(key, finish == "memory")
             except Exception as error:
@@ -136,7 +143,9 @@ class HpcPlugin(Management, SchedulerPlugin):
                 self._service_hears(service, key, start, finish)
         if self._ends:
             self._task_moves_while_a_worker_ends(key, start, finish, startstops)
-        job = self._owner.get(key) if self._owner else None
+        if not self._owner or (start, finish) in _NO_NEWS:
+            return
+        job = self._owner.get(key)
         if job is not None:
             try:
                 self.control.task_moves(key, job, start, finish, startstops, nbytes)

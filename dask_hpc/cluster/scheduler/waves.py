@@ -7,10 +7,10 @@ state ``no-worker``, and pass when slots open on the job's workers, by Dask's ow
 of worker. A root task carries the job's gate while it is in flight, so that Dask may move it, and the wave
 at all other times: lost, retried and rescheduled it comes through here again.
 
-1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it (for what a
-   service keeps back also before it): what became ready by then has gone first, and nothing here runs
-   inside a transition. What becomes ready while slots are open, or comes with more workers, is looked at when
-   the turn of the event loop is over.
+1. Slots are looked at when the turn of the event loop is over in which Dask has looked whether its own queue
+   can go on: once, however many tasks have ended meanwhile. What became ready by then has gone first, and
+   nothing here runs inside a transition. So it is when tasks become ready while slots are open, or workers
+   come. For what a service keeps back slots are looked at where Dask does, before its queue and after it.
 2. Where Dask's queue of tasks outside of jobs takes every slot first, the job still gets as many tasks in
    flight as its workers have threads.
 3. A job that holds all workers is not restricted: its gate and its wave are empty, and Dask queues its
@@ -19,7 +19,7 @@ at all other times: lost, retried and rescheduled it comes through here again.
 4. Work is done in portions, so that no turn of the event loop takes long.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
@@ -51,10 +51,13 @@ class Waves(compat.QueueExit):
         self._to_take_out: list[list[Hashable]] = []
         #: who holds a worker
         self._holder: dict[str, LiveJob] = {}
+        #: whether all that is pending is looked at, or, as tasks have ended somewhere, who has a slot
+        self._looks_at_all = False
         self._is_scheduled = False
         self._is_working = False
         self._is_closed = False
         self._end_sparing = compat.spare_gated(self._scheduler, self._waiting)
+        self._end_places = compat.remember_places(self._scheduler)
 
     # what happens
 
@@ -138,6 +141,7 @@ class Waves(compat.QueueExit):
         self._to_take_back.clear()
         self._to_take_out.clear()
         self._end_sparing()
+        self._end_places()
         self.remove()
         return self.queues.give_back()
 
@@ -150,6 +154,10 @@ class Waves(compat.QueueExit):
 
     def wake(self) -> None:
         """Look at slots when this turn of the event loop is over."""
+        self._looks_at_all = True
+        self._look_later()
+
+    def _look_later(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._scheduler.loop.add_callback(self._run)
@@ -160,9 +168,11 @@ class Waves(compat.QueueExit):
             self.attempt(self._work)
 
     def after_queue(self) -> None:
-        """Somewhere a worker may be able to take one more task."""
-        if self.pending or self.is_shut or self.queues.wants_look:
+        """Somewhere a worker may be able to take one more task: one look for all that end in this turn."""
+        if self.is_shut or self.queues.wants_look:
             self._work()
+        elif self.pending:
+            self._look_later()
 
     def before_queue(self) -> None:
         """What goes before Dask's queue, goes."""
@@ -194,39 +204,58 @@ class Waves(compat.QueueExit):
 
     def _let_jobs_pass(self) -> None:
         slots: dict[LiveJob, list[compat.Slot]] = {}
-        for slot in compat.free_slots(self._scheduler, self._holder):
+        addresses: Collection[str] = self._holder
+        idle = compat.count_open(self._scheduler)
+        if len(self.pending) < idle > sum(len(job.workers) for job in self.pending):
+            addresses = [a for job in self.pending for a in job.workers if a in self._holder]
+        for slot in compat.free_slots(self._scheduler, addresses):
             slots.setdefault(self._holder[slot.address], []).append(slot)
         is_crowded = bool(self._scheduler.queued)
-        for job in list(self.pending):
-            if not job.confined:
-                self._hand_over(job)
-            elif job in slots:
-                self._let_pass(job, slots[job])
-            elif is_crowded:
-                self._let_pass(job, self._owed(job))
+        if self._looks_at_all or is_crowded:
+            jobs = list(self.pending)
+        else:
+            jobs = [job for job in slots if job in self.pending]
+        self._looks_at_all = False
+        places: dict[Hashable, str] = {}
+        try:
+            for job in jobs:
+                if not job.confined:
+                    self._hand_over(job)
+                elif job in slots:
+                    self._choose(job, slots[job], places)
+                elif is_crowded:
+                    self._choose(job, self._owed(job), places)
+        finally:
+            if places:  # they are not among those that wait any more
+                self._send(places)
+        for job in jobs:
             if not job.ready and not self.queues.is_awaited(job):
                 self.pending.pop(job, None)
 
-    def _let_pass(self, job: LiveJob, slots: list[compat.Slot]) -> None:
+    def _choose(self, job: LiveJob, slots: list[compat.Slot], places: dict[Hashable, str]) -> None:
         """As many of the job's ready root tasks as its workers have slots, one for each."""
         heapify(slots)
-        places: dict[Hashable, str] = {}
-        while slots and len(places) < _PORTION and (key := job.ready.pop()) is not None:
+        most = len(places) + _PORTION
+        while slots and len(places) < most and (key := job.ready.pop()) is not None:
             slot = slots[0]
             places[key] = slot.address
             if slot.free > 1:
                 heapreplace(slots, slot.used_once())
             else:
                 heappop(slots)
-        if places:
-            sent = compat.send(self._scheduler, places, f"hpc-wave-{job.id}")
-            for key, task in sent.items():
-                compat.restrict(task, job.gate)
-                job.passed.add(key)
-            for key in places.keys() - sent.keys():
-                self._wait_again(key, job)
         if slots and job.ready:
             self.wake()
+
+    def _send(self, places: dict[Hashable, str]) -> None:
+        """Root tasks of whatever jobs to their workers."""
+        sent = compat.send(self._scheduler, places, "hpc-wave")
+        for key in places:
+            job, task = self._owner.get(key), sent.get(key)
+            if job is not None and task is not None:
+                compat.restrict(task, job.gate)
+                job.passed.add(key)
+            elif job is not None:
+                self._wait_again(key, job)
 
     def _owed(self, job: LiveJob) -> list[compat.Slot]:
         return compat.owed_slots(self._scheduler, job.workers, lambda key: self._owner.get(key) is job)

@@ -145,7 +145,7 @@ class Auto:
         self._done = 0
         self._ended: float | None = None
         self._state_bytes = 0
-        #: whether the partition in force was made from what was measured
+        #: whether what is expected of the partition in force was measured under it
         self._is_expected = False
 
     def begin(self, last: int, job: PipelineJob | None = None) -> None:
@@ -278,14 +278,15 @@ class Auto:
         return placement
 
     def _come_into_force(self, iteration: int, placement: Placement) -> None:
-        self._is_expected = self._measured.simulation.time > 0
+        self._is_expected = False
         self._partition = placement.partition
         self._measured.restart()
         self._pressure.restart()
         self._diary.change(iteration, placement.partition, placement.reason)
 
     def _expect(self) -> None:
-        """What a partition that was guessed promises, once its parts were measured."""
+        """What is expected of a partition, once its parts were measured under it. Before, that was guessed,
+        or what they took under another one, beside others."""
         current = self._partition
         if self._is_expected or current is None or self._measured.count < self._strategy.warm_up:
             return

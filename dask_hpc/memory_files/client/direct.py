@@ -31,7 +31,9 @@ from dask_hpc.memory_files.settings import FilesSettings
 
 _TRIES = 6  # at reading what moves, and at finding room
 _AT_ONCE = 64  # files that are written on their own
-_FILES = 512  # small files that are written together
+#: small files that are written together, and how many such sets at once: while agents take the blocks of one,
+#: the next is announced
+_FILES, _SETS = 256, 2
 _PIECE = 8 * 2**20  # bytes that are on their way to a store at once
 _WINDOW = 64 * 2**20  # bytes of a file on their way
 _GATHER = 2**18
@@ -299,26 +301,19 @@ class DirectFiles:
                 together[path] = view
             else:
                 alone.append((path, data))
-        paths = list(together)
-        wrong: OSError | None = None
-        works = [
-            self._write_some({path: together[path] for path in paths[at : at + _FILES]}, how)
-            for at in range(0, len(paths), _FILES)
-        ]
-        lanes = asyncio.Semaphore(_AT_ONCE)
+        lanes, sets = asyncio.Semaphore(_AT_ONCE), asyncio.Semaphore(_SETS)
+
+        async def some(paths: Sequence[str]) -> None:
+            async with sets:
+                await self._write_some({path: together[path] for path in paths}, how)
 
         async def one(path: str, data: Any) -> None:
             async with lanes:
                 await self.write(path, data, how)
 
-        works.append(together_or_wrong([one(*each) for each in alone]))
-        for work in works:
-            try:
-                await work
-            except OSError as error:
-                wrong = wrong or error
-        if wrong is not None:
-            raise wrong
+        paths = list(together)
+        works = [some(paths[at : at + _FILES]) for at in range(0, len(paths), _FILES)]
+        await together_or_wrong([*works, *(one(*each) for each in alone)])
 
     async def _write_some(self, files: Mapping[str, memoryview], how: How) -> None:
         began, made, begins = perf_counter(), [], []

@@ -11,7 +11,7 @@ from distributed import Client
 
 from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 from dask_hpc.checkpoint.worker.agent import Agent
-from dask_hpc.checkpoint.worker.block import Block, first_few, told, travelling
+from dask_hpc.checkpoint.worker.block import Block, first_few, packed, told
 from dask_hpc.checkpoint.worker.transfer import Stream, Window, an_answer
 from dask_hpc.memory_files.port import unpack
 
@@ -153,12 +153,12 @@ class BlockLetters:
         return said
 
     async def _send(self, blocks: list[Block]) -> list[dict[str, Any]]:
-        parts = [piece for block in blocks for piece in block.pieces]
+        offers = [told(one) for one in blocks]
         if (own := self._reach.own_agent(self._agent)) is not None:
-            return await own.put([told(one) for one in blocks], parts, is_here=True)
+            return await own.put(offers, [piece for block in blocks for piece in block.pieces], is_here=True)
         try:
             rpc = self._reach.agent(self._agent)
-            call = rpc.hpc_agent_put(blocks=[told(one) for one in blocks], parts=travelling(parts))
+            call = rpc.hpc_agent_put(blocks=offers, parts=packed(blocks))
             async with asyncio.timeout(_PATIENCE + sum(one.nbytes for one in blocks) / _SLOWEST):
                 found: list[dict[str, Any]] = an_answer(await self._reach.unless_gone(self._agent, call))
             return found

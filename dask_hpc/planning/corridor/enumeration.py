@@ -2,13 +2,13 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from math import inf, isinf
+from math import inf, isinf, prod
 from typing import Any
 
 import numpy as np
 
 from dask_hpc.model.job import runs
-from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Floats, Ints, Part
+from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Flags, Floats, Ints, Part
 
 _FEW = 20_000  # are not worth a search for those that are alike
 
@@ -22,13 +22,15 @@ def enumerate_all(
     only the one that changes fewest nodes can be part of an optimum. ``proven`` has as few idle nodes as the
     optimum: then that number is not looked for, nor what changes more nodes.
     """
+    most_sizes = max((len(part.sizes) for part in parts), default=0)
+    # The size of the last follows from the number of idle nodes. Equal power side by side: alike at once.
+    order = sorted(parts, key=lambda part: (len(part.sizes) == most_sizes, part.power))
+    if proven is None and prod(len(part.sizes) for part in parts) <= min(_FEW, limit):
+        return _best_of_few(problem, order)
     idle_nodes = None if proven is None else proven.idle_nodes
     most_changed = np.inf if proven is None else proven.changed
     used, changed = np.zeros(1, np.int64), np.zeros(1, np.int64)
     least, most = np.full(1, problem.constant.least), np.full(1, problem.constant.most)
-    most_sizes = max((len(part.sizes) for part in parts), default=0)
-    # The size of the last follows from the number of idle nodes. Equal power side by side: alike at once.
-    order = sorted(parts, key=lambda part: (len(part.sizes) == most_sizes, part.power))
     needed = sum(part.sizes[0] for part in order)
     steps: list[tuple[Ints, Ints]] = []
     for part in order:
@@ -63,6 +65,26 @@ def enumerate_all(
     return found
 
 
+def _best_of_few(problem: CorridorProblem, order: Sequence[Part]) -> dict[str, int]:
+    """The same where there are few of them: all at once, as sums of everything with everything."""
+    used, changed = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    least, most = np.full(1, problem.constant.least), np.full(1, problem.constant.most)
+    for part in order:
+        sizes = _array(part.sizes)
+        used = np.add.outer(used, sizes).ravel()
+        changed = np.add.outer(changed, abs(sizes - part.now)).ravel()
+        least = np.add.outer(least, part.power.least * sizes).ravel()
+        most = np.add.outer(most, part.power.most * sizes).ravel()
+    idle = problem.nodes - used
+    fits = np.flatnonzero(idle >= 0)
+    if len(fits) < len(idle):
+        idle, changed, least, most = idle[fits], changed[fits], least[fits], most[fits]
+    watts = idle * problem.idle
+    best = fits[best_index(problem, idle, changed, least + watts, most + watts)]
+    places = np.unravel_index(best, [len(part.sizes) for part in order]) if order else ()
+    return {part.id: int(part.sizes[at]) for part, at in zip(order, places, strict=True)}
+
+
 def _array(sizes: Sequence[int]) -> Ints:
     if isinstance(sizes, range):  # much faster than through its numbers
         return np.arange(sizes.start, sizes.stop, sizes.step, dtype=np.int64)
@@ -73,8 +95,8 @@ def best_index(problem: CorridorProblem, idle: Ints, changed: Ints, least: Float
     """The first in the order of the program: nearest to the corridor, fewest idle, fewest changed, slack."""
     slack = np.minimum(least - problem.floor, problem.ceiling - most)
     outside = np.where(slack >= -TINY, 0.0, -slack)
-    at = np.arange(len(idle))
-    for level in (outside, idle, changed, -slack):
+    at = np.flatnonzero(outside <= outside.min() + TINY)
+    for level in (idle, changed, -slack):
         values = level[at]
         at = at[values <= values.min() + TINY]
     return int(at[0])
@@ -88,6 +110,64 @@ def _unlike(used: Ints, least: Floats, most: Floats, changed: Ints) -> Ints:
     is_new[1:] = np.logical_or.reduce([np.diff(key[order]) != 0 for key in keys])
     kept: Ints = order[is_new]
     return kept
+
+
+_CELLS = 200_000  # pairs of nodes and power, for each of which is noted whether it can be reached
+
+
+def least_outside(problem: CorridorProblem, step: float) -> Floats | None:
+    """For every number of idle nodes, from the fewest on, how many watts outside the most power must be.
+
+    Power differs by multiples of ``step`` (see ``common_step``), so there are only so many different sums of
+    nodes and power, and which of them there are is found part by part. inf where no sizes add up. None if
+    power has no step, or there are too many. Exact if the power of all parts is known, else a bound.
+    """
+    parts = [part for part in problem.parts if len(part.sizes) > 1]
+    free = problem.nodes - sum(part.sizes[0] for part in problem.parts)
+    most = sum(part.sizes[-1] - part.sizes[0] for part in parts)
+    watts = np.array([part.power.most for part in parts] or [0.0])
+    lowest = float(watts.min())
+    if not step and watts.max() > lowest:
+        return None
+    weights = np.rint((watts - lowest) / (step or 1.0)).astype(int).tolist()
+    width = free * max(weights) + 1
+    if (free + 1) * width > _CELLS:
+        return None
+    reached = np.zeros((free + 1, width), bool)
+    reached[0, 0] = True
+    for part, weight in zip(parts, weights, strict=False):
+        reached = _reached_with(reached, part, weight)
+    idle = np.arange(max(0, free - most), free + 1)
+    reached = reached[free - idle]
+    fixed = problem.constant.most + sum(part.power.most * part.sizes[0] for part in problem.parts)
+    power = fixed + idle * problem.idle + (free - idle) * lowest
+    power = power[:, None] + step * np.arange(width)
+    outside = np.maximum(power - problem.ceiling, problem.floor - power)
+    found: Floats = np.where(reached, np.where(outside > TINY, outside, 0.0), np.inf).min(axis=1)
+    return found
+
+
+def _reached_with(reached: Flags, part: Part, weight: int) -> Flags:
+    """What can be reached if this part has one of its sizes, each node of it so many steps of power."""
+    least = part.sizes[0]
+    if not part.is_contiguous:
+        found = np.zeros_like(reached)
+        for size in part.sizes:
+            _or_shifted(found, reached, size - least, weight)
+        return found
+    count, done = min(len(part.sizes), len(reached)), 1
+    while done < count:
+        more = min(done, count - done)
+        found = reached.copy()
+        _or_shifted(found, reached, more, weight)
+        reached, done = found, done + more
+    return reached
+
+
+def _or_shifted(found: Flags, reached: Flags, nodes: int, weight: int) -> None:
+    rows, columns = reached.shape
+    if nodes < rows and nodes * weight < columns:
+        found[nodes:, nodes * weight :] |= reached[: rows - nodes, : columns - nodes * weight]
 
 
 _SCALES = (1.0, 2.0, 10.0, 100.0, 1000.0)

@@ -20,6 +20,7 @@ from dask_hpc.planning.corridor.enumeration import (
     common_step,
     down_to,
     enumerate_all,
+    least_outside,
     node_step,
     slack_on_steps,
 )
@@ -227,6 +228,8 @@ class _CorridorSearch:
         self._must_change = int(abs(now - bounds.now).sum())
         self._looks_left, self._proofs_left = _LOOKS, _PROOFS
         self._best: Distribution | None = None
+        #: by number of idle nodes, the least watts outside, once they are asked for
+        self._exact: Floats | None = None
 
     def run(self) -> Distribution | None:
         """The number of idle nodes that the bounds favour, then the next, until they are met."""
@@ -245,6 +248,14 @@ class _CorridorSearch:
             first = first or (least, idle if self._proofs_left > 0 else self._bounds.fewest_idle)
             if self._construct(idle, at, wide, least):
                 break
+            if self._exact is None:
+                # worth its time only where the bounds were not met at once
+                exact = least_outside(self._problem, self._most_step)
+                self._exact = np.zeros(len(outside)) if exact is None else exact
+                np.maximum(outside, self._exact, out=outside)
+                if outside[at] > least + TINY:
+                    first = None
+                    continue
             outside[at] = np.inf
         return self._judged(first)
 

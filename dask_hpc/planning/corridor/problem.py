@@ -14,6 +14,7 @@ from dask_hpc.model.speedup import Constraint, is_legal
 from dask_hpc.model.units import count_nodes
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 #: watts that count as nothing: rounding errors of sums, and the tolerance of solvers
@@ -286,6 +287,8 @@ class Exchange:
         watts, constant = idle * bounds.idle, bounds.constant
         self._middle = float(bounds.middle @ origin) + watts + (constant.least + constant.most) / 2
         self._spread = float(bounds.spread @ origin) + (constant.most - constant.least) / 2
+        #: what was asked already: edges move, and the least at most prices stays the same
+        self._known: dict[tuple[float, int], Shift] = {}
 
     def first_extra(self, s: float, edges: Edges) -> int | None:
         """The fewest extra exchanges with which W + s (M - C) - H is not above 0, if there are any."""
@@ -300,6 +303,12 @@ class Exchange:
 
     def least(self, s: float, extra: int) -> Shift:
         """The least of W + s M with so many extra exchanges."""
+        known = self._known.get((s, extra))
+        if known is None:
+            known = self._known[s, extra] = self._least(s, extra)
+        return known
+
+    def _least(self, s: float, extra: int) -> Shift:
         b = self._bounds
         price = b.spread + s * b.middle
         up = _fill(price, self._room_up, self.least_up + extra)

@@ -118,6 +118,10 @@ class Followed(NamedTuple):
     seen: int
     #: iterations in a row that were not as expected
     drifting: int = 0
+    #: whether the partition in force was made by what was measured under another one, and not yet held to it
+    is_promised: bool = False
+    #: what was in force since there was a reason to divide, with the phases that were measured under it
+    tried: tuple[Partition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,11 @@ class InSitu(PlacementStrategy):
     expected, if that saves at least ``gain`` of the time that is left; if not, what was measured is
     expected from then on. When nodes or analyses come or go, or memory no longer holds those in situ,
     they are divided at once.
+
+    What a part takes depends on what runs beside it, and that is not modelled: a partition made by what was
+    measured under another one is a promise. Once it was measured itself it is judged by what it took,
+    however little that departs. If one that was tried for the same reason took less, that one returns; if
+    another one promises more, and was not tried, it is tried.
     """
 
     name: ClassVar[str] = "in-situ"
@@ -182,6 +191,8 @@ class InSitu(PlacementStrategy):
             return None, memory
         if not memory.is_measured:
             return self._divide(view, problem, view.phases, 0.0, f"measured in {view.measured} iterations")
+        if memory.is_promised:
+            return self._hold_to_promise(view, problem, view.phases, memory)
         if view.done == memory.seen:
             return None, memory
         drifting = memory.drifting + 1 if self._departs(view.phases, memory.expected) else 0
@@ -210,7 +221,8 @@ class InSitu(PlacementStrategy):
         new = partition(guessed(problem), self.order)
         known = {one.name for one in memory.problem.analyses}
         all_known = memory.is_measured and all(one.name in known for one in problem.analyses)
-        return self._answer(view, new, cause), self._note(view, problem, new.phases, all_known)
+        note = self._note(view, problem, new.phases, all_known)
+        return self._answer(view, new, cause), note._replace(is_promised=all_known)
 
     def _divide(
         self, view: PipelineView, problem: PartitionProblem, found: Phases, gain: float, cause: str
@@ -219,7 +231,36 @@ class InSitu(PlacementStrategy):
         new = partition(guessed(problem), self.order)
         answer = self._answer(view, new, cause) if self._pays(view, problem, found, new, gain) else None
         # if nothing changes, what was found is what is expected now: the same drift is no reason again
-        return answer, self._note(view, problem, found if answer is None else new.phases, True)
+        note = self._note(view, problem, found if answer is None else new.phases, True)
+        if answer is not None and view.partition is not None:
+            note = note._replace(is_promised=True, tried=(replace(view.partition, phases=found),))
+        return answer, note
+
+    def _hold_to_promise(
+        self, view: PipelineView, problem: PartitionProblem, found: Phases, memory: Followed
+    ) -> tuple[Placement | None, Followed]:
+        """The partition in force was measured now: whether another one is better after all."""
+        current = view.partition
+        assert current is not None
+        took, promised = found.iteration(self.mode), memory.expected.iteration(self.mode)
+        words = f"an iteration takes {show_duration(took)}, {show_duration(promised)} were expected"
+        better = [
+            one
+            for one in memory.tried
+            if holds(problem, one) and self._saves(view, took - one.iteration, took, self.gain)
+        ]
+        new = partition(guessed(problem), self.order)
+        is_tried = any(new.runs_like(one) for one in memory.tried)
+        if not is_tried and self._pays(view, problem, found, new, self.gain):
+            better.append(new)
+        best = min(better, key=lambda one: one.iteration, default=current)
+        answer = self._answer(view, best, words)
+        if answer is None:
+            return None, self._note(view, problem, found, True)
+        note = self._note(view, problem, best.phases, True)
+        if best is new:
+            note = note._replace(is_promised=True, tried=(*memory.tried, replace(current, phases=found)))
+        return answer, note
 
     def _answer(self, view: PipelineView, new: Partition, cause: str) -> Placement | None:
         """The new partition, unless it is the one in force."""
@@ -243,13 +284,18 @@ class InSitu(PlacementStrategy):
         """
         current = view.partition
         assert current is not None
-        if memory_in_situ(problem, current) > problem.nodes.memory * current.nodes:
+        if not holds(problem, current):
             return True
         now = placed(problem, int(current.nodes), int(current.helper_cores), current.in_situ).iteration
-        if new.iteration >= now or view.left <= 0:
-            return False
         iteration = found.iteration(self.mode)
-        return (1 - new.iteration / now - gain) * iteration >= view.change_cost / view.left
+        return new.iteration < now and self._saves(
+            view, (1 - new.iteration / now) * iteration, iteration, gain
+        )
+
+    def _saves(self, view: PipelineView, seconds: float, iteration: float, gain: float) -> bool:
+        """Whether that is so much less for an iteration, and in what is left more than the change costs."""
+        least = gain * iteration + (view.change_cost / view.left if view.left > 0 else inf)
+        return 0 < seconds >= least
 
     def _note(
         self, view: PipelineView, problem: PartitionProblem, expected: Phases, is_measured: bool
@@ -267,6 +313,11 @@ def guessed(problem: PartitionProblem) -> PartitionProblem:
         one if one.time else replace(one, time=_GUESSED * simulation.time) for one in problem.analyses
     )
     return replace(problem, simulation=simulation, analyses=analyses)
+
+
+def holds(problem: PartitionProblem, current: Partition) -> bool:
+    """Whether the nodes that simulate have the memory for it."""
+    return memory_in_situ(problem, current) <= problem.nodes.memory * current.nodes
 
 
 def memory_in_situ(problem: PartitionProblem, current: Partition) -> float:

@@ -1,7 +1,7 @@
 """Starts and resizes are let through as far as they fit into the corridor, and booked at once."""
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
@@ -118,7 +118,7 @@ class Admission:
     def _with(self, start: Start, size: int) -> Start:
         if size > start.nodes:
             more = f"{count_nodes(size - start.nodes)} more than that, to be over before the corridor moves"
-            return replace(start, nodes=size, reason=f"{start.reason}; {more}")
+            return start._replace(nodes=size, reason=f"{start.reason}; {more}")
         return start if size == start.nodes else self._less(start, size)
 
     def _sooner(self, job: Job, size: int) -> int:
@@ -225,7 +225,7 @@ class Admission:
     def _less(self, one: _One, size: int) -> _One:
         watts = show_large(self.bounds.upper, "W")
         more = f"{count_nodes(one.nodes - size)} less than that, to stay below {watts}"
-        return replace(one, nodes=size, reason=f"{one.reason}; {more}")
+        return one._replace(nodes=size, reason=f"{one.reason}; {more}")
 
     def make_room(self, job: Job, nodes: int) -> list[Resize]:
         """Shrinks that free the power for a job on so many nodes; none if there is no need, or if those

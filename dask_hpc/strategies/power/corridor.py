@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
@@ -13,7 +13,7 @@ from dask_hpc.model.plan import Cap, Hold, Release, Resize, Start
 from dask_hpc.model.power import UNKNOWN, Corridor, PowerRange, PowerView, Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes, show_large, write_quantity
-from dask_hpc.planning.corridor import Distribution, reachable, what_would_help
+from dask_hpc.planning.corridor import CorridorProblem, Distribution, reachable, what_would_help
 from dask_hpc.planning.corridor.problem import distribution
 from dask_hpc.strategies.malleability.grow_shrink import malleable
 from dask_hpc.strategies.power.admission import Admission, smallest_start
@@ -133,9 +133,15 @@ class PowerCorridor(PowerStrategy):
         return self.mode != "reactive"
 
     def decide(
-        self, snapshot: Snapshot, starts: Starts, resizes: Resizes, memory: Memory | None
+        self,
+        snapshot: Snapshot,
+        starts: Starts,
+        resizes: Resizes,
+        memory: Memory | None,
+        known: dict[Any, Any] | None = None,
     ) -> tuple[Powered, Memory]:
-        """Let pass what fits, repair what is broken, pull what is left to pull, and say how it is."""
+        """Let pass what fits, repair what is broken, pull what is left to pull, and say how it is. Programs
+        in ``known`` are not solved again."""
         view = snapshot.power
         assert view is not None
         memory = memory or Memory()
@@ -150,7 +156,9 @@ class PowerCorridor(PowerStrategy):
         if view.doubt:
             edge += _WARY * (bounds.upper if bounds.upper < inf else bounds.lower)
             bounds = PowerBounds.around(bounds.lower, bounds.upper, edge)
-        decision = Decision(self, snapshot, view, corridor, bounds, edge, memory)
+        decision = Decision(
+            self, snapshot, view, corridor, bounds, edge, memory, {} if known is None else known
+        )
         return decision.decide(starts, resizes)
 
 
@@ -166,7 +174,9 @@ class Decision:
         bounds: PowerBounds,
         edge: float,
         memory: Memory,
+        known: dict[CorridorProblem, Distribution],
     ) -> None:
+        self.known = known
         self.strategy, self.snapshot, self.view, self.bounds = strategy, snapshot, view, bounds
         now = self.now = snapshot.now
         dwell = strategy.dwell
@@ -331,7 +341,7 @@ class Decision:
             for running in malleable(snapshot)
             if running.job.id not in admission.resizes
         ]
-        repair = Repair(snapshot, self.balance, bounds, movable, strategy.time_limit)
+        repair = Repair(snapshot, self.balance, bounds, movable, strategy.time_limit, self.known)
         waiting = self._candidates()
         if strategy.redistribute:
             return repair.anew(side, waiting)
@@ -428,7 +438,7 @@ class Decision:
             for running in self.snapshot.running.values()
             if running.job.kind == "malleable"
         ]
-        repair = Repair(self.snapshot, self.balance, bounds, movable, self.strategy.time_limit)
+        repair = Repair(self.snapshot, self.balance, bounds, movable, self.strategy.time_limit, self.known)
         problem = repair.problem("any", self._candidates())
         expected = self.balance.planned
         lowest, highest, help_ = expected.most, expected.least, ""

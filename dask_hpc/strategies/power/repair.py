@@ -1,7 +1,7 @@
 """New sizes for a machine whose power is, or is going to be, outside the corridor."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
 from typing import Literal
@@ -33,6 +33,8 @@ class Repair:
     #: jobs whose size may change, and what it is; what else runs, or is decided already, is constant
     movable: Sequence[tuple[Job, int]]
     time_limit: float
+    #: programs that were solved, and their answers: more are added
+    known: dict[CorridorProblem, Distribution] = field(default_factory=dict)
 
     def problem(
         self, way: Way, candidates: Iterable[Job] = (), must_start: bool = False
@@ -82,7 +84,13 @@ class Repair:
     ) -> Distribution | None:
         """The best distribution, if there is anything to choose."""
         problem = self.problem(way, candidates, must_start)
-        return solve(problem, self.time_limit) if problem is not None and problem.parts else None
+        return self._answer(problem) if problem is not None and problem.parts else None
+
+    def _answer(self, problem: CorridorProblem) -> Distribution:
+        found = self.known.get(problem)
+        if found is None:
+            found = self.known[problem] = solve(problem, self.time_limit)
+        return found
 
     @property
     def lacks(self) -> float:
@@ -111,7 +119,7 @@ class Repair:
             return None
         step = max(part.power.most for part in problem.parts) - problem.idle
         wider = replace(problem, upper=problem.upper + max(0.0, step))
-        found = solve(wider, self.time_limit)
+        found = self._answer(wider)
         return found if found.is_feasible else None
 
     def anew(self, side: Side, waiting: Sequence[Job]) -> Distribution | None:
@@ -130,7 +138,7 @@ def _sizes(job: Job, size: int, way: Way, room: int) -> Sequence[int]:
     low = size if way == "more" else job.min_nodes
     high = size if way == "less" else min(job.max_nodes, job.min_nodes + room)
     sizes = sizes_of(job.constraint, low, max(high, low))
-    return sizes if size in sizes else sorted({*sizes, size})
+    return sizes if size in sizes else tuple(sorted({*sizes, size}))
 
 
 def _waiting(job: Job, balance: Balance, room: int, must_start: bool) -> Part:
@@ -191,7 +199,7 @@ class Anchor:
         if size == resize.nodes:
             return resize
         less = f"{count_nodes(resize.nodes - size)} less than that, to be there when others have ended"
-        return replace(resize, nodes=size, reason=f"{resize.reason}; {less}")
+        return resize._replace(nodes=size, reason=f"{resize.reason}; {less}")
 
     def shift(self, bounds: PowerBounds) -> Mapping[str, int]:
         """New sizes of it and of the weak job that runs longest, so that it is not the first to end."""

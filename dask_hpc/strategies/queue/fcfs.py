@@ -43,6 +43,11 @@ class Fcfs(QueueStrategy):
             return rank
         return ((job.kind == "rigid") != (self.favour == "rigid"), rank)
 
+    @property
+    def only_first(self) -> bool:
+        """Unless it looks further, or somebody made another strategy of it."""
+        return self.pick == "front" and type(self).decide is Fcfs.decide
+
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
         """Start who is next, again and again, while there is somebody."""
         if self.pick == "front":

@@ -1,8 +1,7 @@
 """The free nodes over time that reservations are made in."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from heapq import merge
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from dask_hpc.model.snapshot import Snapshot
@@ -89,16 +88,21 @@ def shadow_time(
     ``starting`` are the (end, nodes) of jobs decided but not yet started; ``idle`` is what they leave. More
     nodes than there are can never be had: infinity.
     """
-    ends: Iterable[tuple[float, int]] = (
-        (running.expected_end, len(running.nodes)) for running in snapshot.by_expected_end()
-    )
-    if starting:
-        ends = merge(ends, sorted(starting))
     missing, now = nodes - idle, snapshot.now
     shadow = now
-    for end, freed in ends:
+    for end, freed in _ends(snapshot, starting):
         if missing <= 0 and end > shadow:
             break
         shadow = max(end, now)
         missing -= freed
     return (inf, idle) if missing > 0 else (shadow, -missing)
+
+
+def _ends(snapshot: Snapshot, starting: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+    """When how many nodes come free, in order of time."""
+    others = sorted(starting, reverse=True)
+    for end, _, running in snapshot.ends:
+        while others and others[-1][0] <= end:
+            yield others.pop()
+        yield end, len(running.nodes)
+    yield from reversed(others)

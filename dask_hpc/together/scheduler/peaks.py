@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from dask_hpc.strategies.memory.memory_view import KindMemory
@@ -44,8 +45,10 @@ class KindPeaks:
     def doubt(self, kinds: Iterable[str]) -> None:
         """Several tasks of these ran on a worker that died, perhaps of what they needed."""
         for kind in kinds:
+            self._doubted.pop(kind, None)
             self._doubted[kind] = _CLEARED
             self._growing.pop(kind, None)
+        _keep_newest(self._doubted)
 
     def is_doubted(self, kind: str) -> bool:
         """Whether a worker has died with some of them, and nothing is known again."""
@@ -78,8 +81,7 @@ class KindPeaks:
                 self._doubted.pop(kind, None)  # that is what it was
             if before is None or found.bytes != before.bytes:
                 news.append(kind)
-        for kind in list(self._heard)[:-_MOST]:
-            del self._heard[kind]
+        _keep_newest(self._heard)
         return news
 
     def hear_running(self, rows: list[Any], now: float) -> list[str]:
@@ -107,13 +109,13 @@ class KindPeaks:
         if before is not None:
             since, grown = min(before.since, since), max(before.bytes, grown)
         self._growing[kind] = KindGrowth(grown, since)
-        if len(self._growing) > _MOST:
-            del self._growing[next(iter(self._growing))]
+        _keep_newest(self._growing)
 
     def assume(self, kind: str, need: float) -> None:
         """Nobody will say what it needs: tasks of it have ended, and their worker cannot tell."""
         self._heard.setdefault(kind, HeardPeak(need, ""))
         self._growing.pop(kind, None)
+        _keep_newest(self._heard)
 
     def recall(self, kinds: Mapping[str, float]) -> None:
         """What was known in earlier programs."""
@@ -141,3 +143,9 @@ class KindPeaks:
     def known(self) -> Iterator[tuple[str, HeardPeak]]:
         """Those of which tasks have ended, in this program or before."""
         return iter(self._heard.items())
+
+
+def _keep_newest(kinds: dict[str, Any]) -> None:
+    """No more than ``_MOST``."""
+    for kind in list(islice(kinds, max(0, len(kinds) - _MOST))):
+        del kinds[kind]

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from dataclasses import replace
 from time import perf_counter
 from timeit import repeat
 
@@ -9,7 +10,17 @@ import pytest
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.power import PowerRange
-from dask_hpc.planning.corridor import CorridorProblem, Part, reachable, sizes_of, solve, what_would_help
+from dask_hpc.planning.corridor import (
+    CorridorProblem,
+    Part,
+    fast,
+    reachable,
+    sizes_of,
+    solve,
+    what_would_help,
+)
+from dask_hpc.planning.corridor.fast import search
+from dask_hpc.planning.corridor.problem import Groups
 
 
 def instance(jobs, nodes, seed, constraints=("any",), width=None, waiting=0, watts=None):
@@ -52,6 +63,19 @@ def test_what_is_proven_without_a_solver_is_what_the_solver_finds(seed):
     close = pytest.approx(exact.levels[:proven], abs=1e-3, rel=2e-4)
     assert fast.levels[:proven] == close
     assert fast.levels[0] >= exact.levels[0] - 1e-3
+
+
+@pytest.mark.parametrize("seed", [7, 9, 19, 25, 31, 53])
+def test_which_powers_there_are_between_two_steps_proves_the_best(seed, monkeypatch):
+    """The bounds of the relaxed program alone do not."""
+    loose = instance(4, 32, seed, width=5.0, watts=(150.0, 170.0, 200.0, 220.0, 250.0))
+    parts = tuple(replace(part, power=PowerRange(part.power.least, part.power.least)) for part in loose.parts)
+    problem = replace(loose, parts=parts)
+    found, exact = search(Groups(problem).merged), solve(problem, how="HiGHS", time_limit=20)
+    assert found.is_optimal and exact.is_optimal
+    assert found.levels == pytest.approx(exact.levels, abs=1e-3)
+    monkeypatch.setattr(fast, "least_outside", lambda problem, step: None)
+    assert not search(Groups(problem).merged).is_optimal
 
 
 HARD = {

@@ -1,15 +1,29 @@
 """The corridor's program against every distribution there is."""
 
+import random
+from dataclasses import replace
 from itertools import product
+from math import inf
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.speedup import CONSTRAINTS
-from dask_hpc.planning.corridor import CorridorProblem, Part, guaranteed, reachable, sizes_of, solve
+from dask_hpc.planning.corridor import (
+    CorridorProblem,
+    Part,
+    enumeration,
+    guaranteed,
+    reachable,
+    sizes_of,
+    solve,
+)
+from dask_hpc.planning.corridor.enumeration import common_step, enumerate_all, least_outside
 from dask_hpc.planning.corridor.fast import search
+from dask_hpc.planning.corridor.problem import distribution
 
 
 def every(problem):
@@ -117,3 +131,77 @@ def test_what_bounds_prove_is_true(problem):
         if proven < len(LEVELS):  # the best is not better than the gap says
             value, bound = found.levels[proven], best[proven]
             assert value - bound <= found.gap * max(abs(value), abs(bound), 1.0) + 1e-5
+
+
+def known(power):
+    return PowerRange(power.most, power.most)
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_the_least_outside_is_that_of_every_distribution(problem):
+    parts = tuple(replace(part, power=known(part.power)) for part in problem.parts)
+    certain = replace(problem, parts=parts, constant=known(problem.constant))
+    powers = np.array([part.power.most for part in problem.parts if len(part.sizes) > 1])
+    fewest = max(0, problem.nodes - sum(part.sizes[-1] for part in problem.parts))
+    for one in (problem, certain):
+        found = least_outside(one, common_step(powers))
+        by_idle = {}
+        for _, idle, least, most in every(one):
+            outside = max(0.0, most - one.ceiling, one.floor - least)
+            by_idle[idle] = min(outside, by_idle.get(idle, inf))
+        assert len(found) == 1 + one.nodes - sum(part.sizes[0] for part in one.parts) - fewest
+        for idle, outside in enumerate(found, fewest):
+            real = by_idle.get(idle, inf)
+            assert outside <= real + 1e-5
+            assert one is problem or outside == pytest.approx(real, abs=1e-5)
+
+
+def test_no_least_outside_of_measured_power_or_of_too_many_nodes():
+    def of(nodes, *watts):
+        parts = tuple(Part(f"j{n}", PowerRange(one, one), range(1, nodes), 1) for n, one in enumerate(watts))
+        problem = CorridorProblem(nodes, 71.0, 5_000.0, 5_010.0, parts)
+        return least_outside(problem, common_step(np.array(watts)))
+
+    assert of(30, 171.234567, 200.7654321, 233.3333333) is None
+    assert of(30, 170.0, 200.0, 230.0) is not None
+    assert of(9_000, 170.0, 200.0, 230.0) is None
+    assert of(9_000, 170.0, 170.0, 170.0) is not None, "power is the same whoever has the nodes"
+
+
+@pytest.mark.parametrize("few", [0, 20_000])
+@given(problem=problems())
+@settings(max_examples=100, deadline=None)
+def test_looking_at_all_of_them_finds_the_best(few, problem):
+    """At once if there are few, and part by part."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(enumeration, "_FEW", few)
+        sizes = enumerate_all(problem, problem.parts, 100_000)
+    found = distribution(problem, sizes, "all")
+    assert found.levels == pytest.approx(best_of_every(problem), abs=1e-5)
+
+
+@pytest.mark.parametrize("few", [0, 20_000])
+@pytest.mark.parametrize("seed", range(10))
+def test_looking_at_all_of_them_hits_a_narrow_corridor(few, seed, monkeypatch):
+    """Between what is reachable, so every watt of jobs and of idle nodes counts."""
+    rng = random.Random(seed)
+    parts = []
+    for number in range(4):
+        least = rng.uniform(120.0, 400.0)
+        sizes = range(rng.randint(0, 2), rng.randint(3, 5))
+        parts.append(Part(f"j{number}", PowerRange(least, 1.02 * least), sizes, rng.choice(sizes)))
+    wide = CorridorProblem(16, 71.0, 1.0, 1e6, tuple(parts), PowerRange(200.0, 210.0))
+    low, high = reachable(wide)
+    lower = rng.uniform(low, high)
+    problem = replace(wide, lower=lower, upper=lower + 60.0)
+    monkeypatch.setattr(enumeration, "_FEW", few)
+    found = distribution(problem, enumerate_all(problem, problem.parts, 100_000), "all")
+    assert found.levels == pytest.approx(best_of_every(problem), abs=1e-5)
+
+
+def test_not_more_are_looked_at_than_allowed():
+    parts = tuple(Part(f"j{n}", PowerRange(100.0 + n**2, 150.0), range(1, 9), 1) for n in range(4))
+    problem = CorridorProblem(40, 71.0, 3_000.0, 3_100.0, parts)
+    assert enumerate_all(problem, parts, 1_000) is None
+    assert enumerate_all(problem, parts, 4_096) is not None

@@ -70,3 +70,34 @@ def test_what_came_to_nothing_is_not_decided_again(monkeypatch):
     for _ in range(3):
         assert not any(strategy.decide(snapshot, (), (), memory)[0])
     assert len(solved) == count
+
+
+@pytest.mark.parametrize("name", ["power-corridor", "power-corridor-queue-aware"])
+@pytest.mark.parametrize("corridor", ["too much", "narrow"])
+def test_no_program_is_solved_twice_in_a_decision(corridor, name, monkeypatch):
+    """The strategy is asked again where not all may start, and the machine is the same."""
+    import dask_hpc.strategies.power.repair as repair
+
+    indices = busy(16, 64)
+    lower, upper = (share * draws(indices) for share in CORRIDORS[corridor])
+    chosen = policy(name, lower=lower, upper=upper)
+    solved, asked, real, decide = [], [], repair.solve, type(chosen.power).decide
+
+    def solve(problem, *more):
+        solved.append(problem)
+        return real(problem, *more)
+
+    def count(*given):
+        asked.append(given)
+        return decide(*given)
+
+    monkeypatch.setattr(repair, "solve", solve)
+    monkeypatch.setattr(type(chosen.power), "decide", count)
+    snapshot = Snapshot(indices, chosen.power.corridor)
+    plan, _ = chosen.decide(snapshot, None)
+    assert len(asked) == 2 and solved
+    assert len(solved) == len({*solved})
+    # and the answer is that of a strategy that remembers nothing of the first time
+    monkeypatch.setattr(type(chosen.power), "decide", lambda *given: decide(*given[:5]))
+    again, _ = chosen.decide(snapshot, None)
+    assert again == plan and len(solved) > len({*solved})
