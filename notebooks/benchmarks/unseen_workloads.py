@@ -8,6 +8,7 @@ import argparse
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -103,7 +104,7 @@ def _run(trials: Iterable[Trial], processes: int) -> Iterator[dict[str, float]]:
     if processes == 1:
         yield from map(Trial.run, trials)
         return
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         yield from pool.map(Trial.run, trials, chunksize=8)
 
 
@@ -165,6 +166,25 @@ def totals(rows: pd.DataFrame) -> pd.DataFrame:
         }
     )
     return pd.DataFrame(found).set_index("figure")
+
+
+def summary(rows: pd.DataFrame) -> list[tuple[str, str, str, str, str, bool]]:
+    """What is wanted of ``elastic``, as rows of a table of ours."""
+    found, lines = totals(rows), []
+    for figure in FIGURES:
+        what, one = f"unseen, {figure.replace('_', ' ')}", found.loc[figure]
+        worse, between = int(one["worse"]), f"{rows[figure].min():+.1f} to {rows[figure].max():+.1f} %"
+        said = f"over {WORSE:g} % worse in {worse}, {int(one['surely'])} of them surely"
+        wanted = f"over {WORSE:g} % worse in 0"
+        lines.append((f"{what}, {len(rows)} cells", said, "best other in each", between, wanted, worse == 0))
+        share = one["better"]
+        lines.append((f"{what}: better", f"{share:.0%} of cells", "the same", "", ">= 80 %", share >= 0.8))
+    one = found.loc["longest"]
+    worse = int(one["worse"])
+    what, between = f"unseen, longest wait, {len(rows)} cells", f"at most {one['worst']:.2f}"
+    said = f"over {LONGEST:g} times in {worse}"
+    lines.append((what, said, "EASY", between, f"<= {LONGEST:g} times", worse == 0))
+    return lines
 
 
 def main() -> None:

@@ -90,7 +90,8 @@ TESTS = (
     "tests/model",
     "tests/test_policy.py",
     *_of("strategies", "queue_strategies easy_backfill conservative_backfill fcfs order"),
-    *_of("strategies", "malleability malleable_easy elastic node_worth scaling_baselines give_way demand"),
+    *_of("strategies", "malleability malleable_easy elastic node_worth precedence"),
+    *_of("strategies", "scaling_baselines give_way demand"),
     "tests/strategies/power/test_power_loop.py",
     *_of(
         "planning",
