@@ -97,6 +97,15 @@ def test_who_comes_has_lent_nodes_at_once_if_they_are_enough_for_all():
     assert sizes(indices, Elastic(bias=1.0)) == {"wide": 2}
 
 
+def test_also_where_it_is_sure_that_they_are_worth_more_where_they_are():
+    """In its own order of the queue that can be seen at a glance: not at this."""
+    for asked, given in ((2, {"wide": 4}), (5, {})):
+        indices = borrowing(8, asked, 8, walltime=10.0)
+        indices.waiting.rerank(ElasticQueue(bias=1.0))
+        wait(indices, ("next", 4, 10_000))
+        assert sizes(indices, Elastic(bias=1.0)) == given
+
+
 def test_but_not_if_one_of_them_were_left_without():
     indices = borrowing(8, 2, 8, walltime=10.0)
     wait(indices, ("next", 4, 10_000), ("another", 3, 10_000))
