@@ -319,12 +319,13 @@ class Policy:
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
         if self.power is not None and snapshot.power is not None:
-            known: dict[Any, Any] = {}
-            powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
+            # others' strategies may be older than that
+            known: tuple[dict[Any, Any], ...] = ({},) if getattr(self.power, "notes_known", False) else ()
+            powered, memory = self.power.decide(snapshot, starts, resizes, power, *known)
             if len(powered.starts) < len(starts):
                 # those who may not start are in nobody's way: what would be done without their starts?
                 resizes, malleability = self._resizes(snapshot, powered.starts, before.malleability)
-                powered, memory = self.power.decide(snapshot, starts, resizes, power, known)
+                powered, memory = self.power.decide(snapshot, starts, resizes, power, *known)
             power = memory
             wishes = {*starts, *resizes}
             if [*powered.starts] != [*starts]:  # what does not start now is to be thought of again

@@ -143,6 +143,8 @@ class PowerStrategy(Strategy, Protocol):
     """Keep power where it is to be. Called last, whenever a body knows something about power."""
 
     concern: ClassVar[str] = "power"
+    #: whether ``decide`` takes ``known``
+    notes_known: ClassVar[bool] = False
 
     @property
     def corridor(self) -> Corridor:
@@ -169,7 +171,7 @@ class PowerStrategy(Strategy, Protocol):
 
         ``snapshot.power`` and ``snapshot.corridor`` are there. Asked again at the same instant after its
         answer was carried out, it must come to want nothing more. Of one snapshot it may be asked twice, for
-        other starts and resizes: in ``known`` it may note what it worked out the first time.
+        other starts and resizes: in ``known``, if it takes that, it may note what it worked out first.
         """
 
 

@@ -63,6 +63,7 @@ class PowerCorridor(PowerStrategy):
     """
 
     name: ClassVar[str] = "power-corridor"
+    notes_known: ClassVar[bool] = True
     essential = ("lower", "upper", "schedule", "margin", "mode")
 
     lower: Annotated[float, Parameter("power is not to fall below", unit="W", low=0.0, high=1e12)] = 0.0
