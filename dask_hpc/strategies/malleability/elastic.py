@@ -83,8 +83,8 @@ class _Elastic:
     malleable jobs, makespan and mean response were below those of every published strategy. Without any,
     response was 10 % below the best of them, MEBF, and makespan 2 % above it (6 % below EASY); with 10 %,
     makespan was between 5 % below and 0.3 % above. ``bias`` from 0.1 up costs makespan where jobs
-    scale badly. What goes for jobs that wait too long, and for lent nodes, was chosen on workloads like those of
-    production machines (``builtin:production``), whose users ask for far more time than they need.
+    scale badly. What goes for jobs that wait too long, and for lent nodes, was chosen on workloads like
+    those of production machines (``builtin:production``), whose users ask for far more time than they need.
     """
 
     essential: ClassVar[tuple[str, ...]] = ("bias", "hysteresis", "cost", "patience")
