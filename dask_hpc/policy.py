@@ -1,7 +1,7 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,12 +109,16 @@ class Policy:
     _only_queues: bool = field(init=False, compare=False, repr=False)
     #: and nothing at all while the first in the queue does not fit
     _only_first: bool = field(init=False, compare=False, repr=False)
+    #: whether it gives up jobs that wait
+    _gives_up: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         others = (self.malleability, self.failure, self.power, self.lending)
-        only = not self._gives_up and all(one is None for one in others)
+        # others' strategies may be older than these two
+        gives_up = getattr(self.queue, "gives_up", False)
+        only = not gives_up and all(one is None for one in others)
+        object.__setattr__(self, "_gives_up", gives_up)
         object.__setattr__(self, "_only_queues", only)
-        # others' strategies may be older than that
         object.__setattr__(self, "_only_first", only and getattr(self.queue, "only_first", False))
 
     @classmethod
@@ -337,12 +341,12 @@ class Policy:
             changed["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
         plan = None
         if starts or resizes or changed:
-            plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
-        if not plan and self.lending is not None and snapshot.borrowers:
+            plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed) or None
+        if plan is None and self.lending is not None and snapshot.borrowers:
             loans = self.lending.last(snapshot)
             if any(loans):
                 plan = _of_loans(snapshot, loans)
-        return plan or None, Remembered(queue, malleability, failure, power)
+        return plan, Remembered(queue, malleability, failure, power)
 
     def _help(self, snapshot: Snapshot, before: Remembered) -> tuple[Plan | None, Remembered]:
         """What is done for jobs that lost nodes, if anything."""
@@ -366,22 +370,20 @@ class Policy:
         """The resizes that jobs ask for, and those of the malleability strategy, beside these starts."""
         outlook = outlook_after(snapshot, starts)
         resizes = answers(snapshot, outlook.idle) if snapshot.requests else []
-        if self.malleability is not None:
+        if self.malleability is None:
+            return resizes, memory
+        answered: Collection[str] = ()
+        if resizes:
             answered = {resize.job for resize in resizes}
-            if resizes:
-                gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
-                outlook = Outlook(outlook.head, outlook.idle - gained)
-            if snapshot.resting and not starts:
-                given = [one for one in given_up(snapshot, outlook.idle) if one.job not in answered]
-                if given:
-                    return resizes + given, memory  # who else is to give is thought of when these have
-            more, memory = self.malleability.decide(snapshot, outlook, memory)
-            resizes += [resize for resize in more if resize.job not in answered] if answered else more
+            gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
+            outlook = Outlook(outlook.head, outlook.idle - gained)
+        if snapshot.resting and not starts:
+            given = [one for one in given_up(snapshot, outlook.idle) if one.job not in answered]
+            if given:
+                return resizes + given, memory  # who else is to give is thought of when these have
+        more, memory = self.malleability.decide(snapshot, outlook, memory)
+        resizes += [resize for resize in more if resize.job not in answered] if answered else more
         return resizes, memory
-
-    @property
-    def _gives_up(self) -> bool:
-        return getattr(self.queue, "gives_up", False)  # others' strategies may be older than that
 
 
 def _of_loans(snapshot: Snapshot, loans: Loans) -> Plan:

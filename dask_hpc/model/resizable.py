@@ -77,10 +77,9 @@ class Resizable(dict[str, R], Generic[R]):
 
     def pop(self, job_id: str, default: R | None = None) -> R | None:  # type: ignore[override]
         """It ends, or begins to change its size, if it is here at all."""
-        found = self.get(job_id, default)
-        if job_id in self:
-            del self[job_id]
-        return found
+        self.givers.pop(job_id, None)
+        self.takers.pop(job_id, None)
+        return super().pop(job_id, default)
 
     def copy(self) -> "Resizable[R]":
         """An independent copy."""

@@ -167,19 +167,17 @@ class Indices:
     def begin_resize(self, job_id: str, nodes: int, stall: float = 0.0) -> Running:
         """A job starts to change size. What it gains it holds from now on; what it gives it holds until
         ``finish_resize``. Its walltime was meant for its start size, so the end is expected anew."""
-        old = self.running[job_id]
+        old, now = self.running[job_id], self.now
+        job, held, growths = old.job, old.nodes, old.growths
+        size = len(held)
         gained: tuple[str, ...] = ()
-        if nodes > len(old.nodes):
-            gained = self._take(nodes - len(old.nodes), job_id, old.nodes)
-        left = max(old.expected_end - self.now, 0.0) * stretch(old.job, len(old.nodes), nodes)
-        new = old._replace(
-            nodes=old.nodes + gained,
-            expected_end=self.now + stall + left,
-            target=nodes,
-            growths=old.growths + bool(gained),
-            resized_at=self.now,
-        )
-        self.resizable.pop(job_id, None)
+        if nodes > size:
+            gained = self._take(nodes - size, job_id, held)
+            growths += 1
+        left = max(old.expected_end - now, 0.0) * stretch(job, size, nodes)
+        end = now + stall + left
+        new = Running(job, held + gained, old.started, end, old.order, nodes, growths, now)
+        self.resizable.pop(job_id)
         self._put(old, new)
         self.requests.pop(job_id, None)
         if gained and job_id in self.lacking:
@@ -190,11 +188,13 @@ class Indices:
     def finish_resize(self, job_id: str) -> Running:
         """A job has the size it was to have: nodes it gave up are idle."""
         old = self.running[job_id]
-        assert old.target is not None
-        new = old._replace(nodes=old.nodes[: old.target], target=None)
-        self._free(old.nodes[old.target :])
+        job, held, started, end, order, target, growths, resized_at = old
+        assert target is not None
+        new = Running(job, held[:target], started, end, order, None, growths, resized_at)
+        if target < len(held):
+            self._free(held[target:])
         self._put(old, new)
-        if old.job.resizable:
+        if job.resizable:
             self.resizable[job_id] = new
         self.revision += 1
         return new
@@ -433,9 +433,9 @@ class Indices:
     def _forget(self, job_id: str) -> Running:
         running = self.running.pop(job_id)
         by_end = self.by_end
-        del by_end[bisect_left(by_end, (running.expected_end, running.order))]  # as ``_drop_end``
+        del by_end[bisect_left(by_end, (running.expected_end, running.order))]
         if running.job.kind != "rigid":
-            self.resizable.pop(job_id, None)
+            self.resizable.pop(job_id)
             self.requests.pop(job_id, None)
             self.mtct.pop(job_id, None)
         if running.target is not None:
@@ -454,11 +454,14 @@ class Indices:
         else:
             self.lacking.pop(job_id, None)
 
-    def _drop_end(self, running: Running) -> None:
-        del self.by_end[bisect_left(self.by_end, (running.expected_end, running.order))]
-
     def _put(self, old: Running, new: Running) -> None:
-        self._drop_end(old)
+        by_end, end, order = self.by_end, new.expected_end, new.order
+        at = bisect_left(by_end, (old.expected_end, order))
+        if end == old.expected_end:  # and so it keeps its place
+            by_end[at] = (end, order, new)
+        else:
+            del by_end[at]
+            insort(by_end, (end, order, new))
         job_id = old.job.id
         self.running[job_id] = new
         if new.target is not None:
@@ -467,7 +470,6 @@ class Indices:
             self.changing.pop(job_id, None)
         if job_id in self.resizable:
             self.resizable[job_id] = new
-        insort(self.by_end, (new.expected_end, new.order, new))
 
 
 _order = attrgetter("order")

@@ -208,13 +208,15 @@ def largest_legal(constraint: Constraint, low: int, high: int) -> int | None:
     """The largest legal size in ``[low, high]``, or None if there is none."""
     if high < 1:
         return None
-    size = _LEGAL[constraint][0](high)
-    return size if size >= max(low, 1) else None
+    size = high if constraint == "any" else _LEGAL[constraint][0](high)  # nearly always
+    return size if size >= low and size >= 1 else None
 
 
 def smallest_legal(constraint: Constraint, low: int, high: int) -> int | None:
     """The smallest legal size in ``[low, high]``, or None if there is none."""
-    size = _LEGAL[constraint][1](max(low, 1))
+    size = low if low > 1 else 1
+    if constraint != "any":
+        size = _LEGAL[constraint][1](size)
     return size if size <= high else None
 
 

@@ -521,7 +521,11 @@ class Engine:
             life.at_point = False
             running = self.indices.running[life.arrival.job.id]
             if running.target is not None:
-                self._pause(life, running, now)
+                assert life.execution is not None
+                is_shrink = running.target < len(running.nodes)
+                before = len(running.nodes) if is_shrink else life.execution.nodes
+                stall, _ = self._cost(life, before, running.target)
+                self._pause(life, stall, now)
             else:
                 self._proceed(life, now)
         return len(self.indices.idle) > idle
@@ -553,7 +557,7 @@ class Engine:
                 self.record.held(life.row, now, running.nodes)
         if isinstance(life.execution, Steady):
             is_news = self._news
-            self._pause(life, running, now)
+            self._pause(life, stall, now)
             self._news = is_news  # if that was all, the policy is asked again at once, and not once more
         # else it waits for its next scheduling point, which may be this instant
 
@@ -622,14 +626,13 @@ class Engine:
         moved = life.arrival.data * abs(after - before) / max(before, after)
         return self.platform.resize.seconds(before, after, moved), moved
 
-    def _pause(self, life: Life, running: Running, now: float) -> None:
-        assert life.execution is not None and running.target is not None
+    def _pause(self, life: Life, stall: float, now: float) -> None:
+        """Its resize begins, for which it stands still so long."""
+        assert life.execution is not None
         if life.companion is not None:
             life.companion.interrupted(now)
         life.execution.stand_still(now)
         life.version += 1
-        before = len(running.nodes) if running.target < len(running.nodes) else life.execution.nodes
-        stall, _ = self._cost(life, before, running.target)
         if stall > 0:
             self._push(now + stall, _CHANGES, self._resized, life, life.version)
         else:

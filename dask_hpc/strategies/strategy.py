@@ -60,10 +60,9 @@ class QueueStrategy(Strategy, Ranking, Protocol):
         while nobody waits and it remembers nothing, or if there is ``only_first`` and that does not fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(NamedTuple):
     """What will be when the starts of this plan are carried out: the first job that still waits, and the
-    nodes still idle."""
+    nodes still idle. A tuple, because a replay makes one for every decision."""
 
     head: Job | None
     idle: int
