@@ -73,7 +73,7 @@ class Indices:
 
     __slots__ = ("borrowers", "by_end", "changing", "failed", "idle", "lacking", "mtct", "nodes", "now",
                  "overhead", "parts", "picked", "picker", "power", "progress", "requests", "resizable",
-                 "resting", "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
+                 "resized_at", "resting", "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -98,6 +98,8 @@ class Indices:
         self.resizable: Resizable[Running] = Resizable()
         #: running jobs that are changing their size just now
         self.changing: dict[str, Running] = {}
+        #: when any job last began to change its size
+        self.resized_at = -inf
         #: communication over compute time, as last measured, of running jobs
         self.mtct: dict[str, float] = {}
         #: the share of their work that running jobs have done, where a body knows it
@@ -178,6 +180,7 @@ class Indices:
         end = now + stall + left
         new = Running(job, held + gained, old.started, end, old.order, nodes, growths, now)
         self.resizable.pop(job_id)
+        self.resized_at = now
         self._put(old, new)
         self.requests.pop(job_id, None)
         if gained and job_id in self.lacking:
@@ -500,6 +503,8 @@ class Snapshot:
     failed: tuple[str, ...] = _shown("failed")
     #: running jobs that stop once they have kept their state, and for whom
     stopping: Mapping[str, str] = _shown("stopping")
+    #: when any job last began to change its size
+    resized_at: float = _shown("resized_at")
     #: running jobs that have nothing to run just now, and since when
     resting: Mapping[str, float] = _shown("resting")
     #: services that ask for nodes of their own, or have some

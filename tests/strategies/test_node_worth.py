@@ -100,6 +100,9 @@ class Everybody(elastic.Sharing):
     def serve(self, only_starts=False):
         super().serve()
 
+    def _is_in_vain(self):
+        return False
+
     def _is_last_hope(self, job, weight):
         return False
 

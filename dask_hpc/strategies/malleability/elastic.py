@@ -23,7 +23,6 @@ from dask_hpc.strategies.malleability.worth import (
     Scales,
     Scopes,
     Value,
-    are_dearer,
     scaling,
     work_of,
 )
@@ -45,7 +44,11 @@ class Quiet(NamedTuple):
 
     def lasts(self, snapshot: Snapshot, seconds: float) -> bool:
         """Whether nothing has happened since, and that was no longer ago."""
-        return snapshot.now - self.time < seconds and self[:2] == Quiet.now(snapshot)[:2]
+        return (
+            self.revision == snapshot.revision
+            and self.arrivals == snapshot.waiting.arrivals
+            and snapshot.now - self.time < seconds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,26 +163,27 @@ class _Elastic:
 
     def _movable(self, snapshot: Snapshot) -> "Movable":
         """Who may be resized now."""
-        now, idle, waiting = snapshot.now, snapshot.idle, len(snapshot.waiting)
+        now, ends, resting = snapshot.now, snapshot.ends, snapshot.resting
+        givers: Scopes = snapshot.givers if len(snapshot.waiting) else ()
+        takers: Scopes = snapshot.takers if snapshot.idle else ()
         least, dwell = max(self.guard, self.cost), self.dwell
-        resting = snapshot.resting
-        if not waiting and len(resting) >= len(snapshot.running):
+        if resting and not len(snapshot.waiting) and len(resting) >= len(snapshot.running):
             resting = {}  # nobody has anything to run
-
-        def ready(scopes: Iterable[Scope[Running]]) -> list[Scope[Running]]:
-            if not least and not dwell and not resting:  # nearly always
-                return [s for s in scopes if (r := s.running).expected_end > now and r.resized_at != now]
-            return [
+        is_plain = not least and not dwell and not resting
+        if is_plain and snapshot.resized_at != now and ends and ends[0][0] > now:  # nearly always
+            return Movable(givers, takers)
+        ready = (
+            [
                 scope
                 for scope in scopes
                 if (running := scope.running).resized_at != now
-                and now - running.resized_at >= dwell
                 and running.expected_end - now > least
+                and now - running.resized_at >= dwell
                 and running.job.id not in resting
             ]
-
-        givers = ready(snapshot.givers) if waiting else []
-        return Movable(givers, ready(snapshot.takers) if idle else [])
+            for scopes in (givers, takers)
+        )
+        return Movable(*ready)
 
     def _late(self, snapshot: Snapshot) -> Job | None:
         """The job that has waited longest, if that is too long."""
@@ -190,26 +194,13 @@ class _Elastic:
             return None
         return oldest
 
-    def _is_dear(self, snapshot: Snapshot) -> bool:
-        """Whether what running jobs could give is surely worth more where it is than to anybody who waits."""
-        first, waiting = snapshot.waiting.first, snapshot.waiting
-        if (
-            first is None
-            or waiting.ahead_of(first.id)
-            or not self.is_order_of(waiting)
-            or self._late(snapshot)
-            or has_room(snapshot, snapshot.idle + leaving(snapshot), snapshot.givers)
-        ):
-            return False
-        scales = self._scales(snapshot)
-        highest = scales.weight(first, self.work(first)) / self.hysteresis
-        return are_dearer(snapshot.givers, snapshot.mtct, scales, SURELY * highest)
-
     def _scales(self, snapshot: Snapshot) -> Scales:
-        held: Counter[str] = Counter()
-        for running in snapshot.running.values() if self.fairness else ():
-            held[running.job.user] += len(running.nodes)
         hold, is_full = self.overhead + snapshot.overhead, len(snapshot.waiting) > 0
+        if not self.fairness:
+            return Scales(snapshot.now, self.bias, self.aging, hold, is_full)
+        held: Counter[str] = Counter()
+        for running in snapshot.running.values():
+            held[running.job.user] += len(running.nodes)
         return Scales(snapshot.now, self.bias, self.aging, hold, is_full, self.fairness, held)
 
     def _worthwhile(self, running: Running, targets: dict[str, int], now: float) -> bool:
@@ -264,10 +255,12 @@ class Sharing:
             return
         coming, scales = leaving(self._snapshot), self.scales
         late = self._late()
+        in_order = wish.is_order_of(waiting)
+        roomy = self._is_roomy(growth.idle + coming)
+        if in_order and not (only_starts or roomy or late) and self._is_in_vain():
+            return
         hole = Hole(growth.idle + coming + room.total)
         turn, last = self._turn(late, hole)
-        in_order = wish.is_order_of(waiting)
-        roomy = has_room(self._snapshot, growth.idle + coming, self._givers)
         for job in turn:
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
@@ -301,6 +294,23 @@ class Sharing:
             hole.idle = growth.idle + coming + room.total
         if growth.idle and len(waiting) > wish.depth and not wish.fairness:
             self._serve_the_rest(last)
+
+    def _is_roomy(self, free: int) -> bool:
+        """See ``has_room``: mostly there is on the free nodes alone, or there are too many who wait."""
+        snapshot, most = self._snapshot, free + self.room.total
+        if len(snapshot.waiting) > most:
+            return False
+        return has_room(snapshot, free, ()) or has_room(snapshot, free, self._givers)
+
+    def _is_in_vain(self) -> bool:
+        """Whether nobody could grow, and what running jobs could give is surely worth more where it is than
+        to anybody who waits, if those are in order of worth."""
+        waiting, wish = self._snapshot.waiting, self._wish
+        first = waiting.first
+        if (self.growth.idle and self.growth.is_wanted) or first is None or waiting.ahead_of(first.id):
+            return False
+        highest = self.scales.weight(first, wish.work(first)) / wish.hysteresis
+        return self.room.is_dearer(SURELY * highest)
 
     def _is_last_hope(self, job: Job, weight: float) -> bool:
         """Whether nobody behind this job could start or be given nodes, if the jobs are in order of worth."""
@@ -410,7 +420,7 @@ class Elastic(_Elastic, MalleabilityStrategy):
         if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
         could_give, could_take = len(snapshot.waiting) and snapshot.givers, snapshot.idle and snapshot.takers
-        if not could_take and (not could_give or self._is_dear(snapshot)):
+        if not could_take and not could_give:
             return (), Quiet.now(snapshot)
         sharing, resizes = self.share(snapshot), []
         for job_id, size in sharing.gives.items():

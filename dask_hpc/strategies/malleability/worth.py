@@ -4,7 +4,7 @@ Nobody is weighed before it matters: on a full machine whose jobs have nothing t
 jobs are as large as they may be, a decision looks at none of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf, log
 from typing import NamedTuple, cast
@@ -190,7 +190,7 @@ class _FirstStep:
             self.high = (scales.law, until, worth * SURELY)
 
 
-Scopes = Sequence[Scope[Running]]
+Scopes = Collection[Scope[Running]]
 
 #: ``(worth, order, size after it, nodes, job, value)``: a step down; of equals, the youngest gives first. Of
 #: one that was not weighed, what it is worth at the least, and its scope
@@ -227,6 +227,13 @@ class Room:
         #: how many nodes that is, if value is no matter
         self.total = sum([scope.nodes for scope in givers])
 
+    def is_dearer(self, than: float) -> bool:
+        """Whether nobody's first node is worth less than this where it is."""
+        if not are_dearer(self._givers, self._mtct, self._scales, than):
+            return False
+        self._floor = than
+        return True
+
     def has_below(self, worth: float) -> bool:
         """Whether any node is worth less than this where it is."""
         return self._first(worth) is not None
@@ -260,10 +267,7 @@ class Room:
     def _first(self, below: float) -> _Shrink | None:
         """The least valuable step, if it is worth less than this."""
         if self._heap is None:
-            if below <= self._floor:
-                return None
-            if are_dearer(self._givers, self._mtct, self._scales, below):
-                self._floor = below
+            if below <= self._floor or (below < inf and self.is_dearer(below)):
                 return None
         heap = self._offers()
         while heap and heap[0][0] < below:
