@@ -227,4 +227,4 @@ def next_legal_down(constraint: Constraint, size: int, low: int) -> int | None:
 
 def is_legal(constraint: Constraint, size: int) -> bool:
     """Whether ``size`` itself satisfies the constraint."""
-    return size >= 1 and _LEGAL[constraint][0](size) == size
+    return size >= 1 and (constraint == "any" or _LEGAL[constraint][0](size) == size)

@@ -642,22 +642,27 @@ class Engine:
         assert life.execution is not None
         self._news = True
         job_id = life.arrival.job.id
-        self._account(life, now)
+        if life.changed != now:
+            self._account(life, now)
         held = len(self.indices.running[job_id].nodes)
         running = self.indices.finish_resize(job_id)
         if self.record is not None:
             self.record.adaptation.add(now - running.resized_at)
             if len(running.nodes) < held:
                 self.record.held(life.row, now, running.nodes)
-        life.execution.begin(now, len(running.nodes))
+        execution = life.execution
+        execution.begin(now, len(running.nodes))
         if life.companion is not None:
             life.companion.resized()
         self._measure(life)
         life.version += 1
-        self._expect_kill(life)
-        if isinstance(life.execution, Steady):
-            self.step_at(now, life)
+        if isinstance(execution, Steady):
+            until = now if life.companion is not None else now + execution.wait(now)
+            if until == now or until > life.deadline:  # else it ends before
+                self._expect_kill(life)
+            self.step_at(until, life)
         else:
+            self._expect_kill(life)
             self._proceed(life, now)
 
     def _next_failure(self) -> None:

@@ -123,6 +123,13 @@ class Steady(Execution):
         self._since = now
         return 0.0
 
+    def wait(self, now: float) -> float:
+        """Seconds for which it need not be asked what comes next."""
+        if self._asked < len(self._arrival.requests):
+            return 0.0
+        left = (1.0 - self.done(now)) * self._duration
+        return left if left > 1e-9 * max(now, 1.0) else 0.0  # as in ``proceed``
+
     @property
     def stands_still(self) -> bool:
         """Whether it was stopped, and not begun again."""
@@ -201,6 +208,9 @@ class Uneven(Steady):
         self._done = max(self._done, end)
         self._phase += 1
         return Turn()
+
+    def wait(self, now: float) -> float:
+        return 0.0
 
     def done(self, now: float) -> float:
         if now <= self._since or not self.nodes:

@@ -7,7 +7,7 @@ jobs are as large as they may be, a decision looks at none of them.
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf, log
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.resizable import Scope
@@ -116,11 +116,18 @@ class Scales(NamedTuple):
     def value(self, running: Running, curve: Speedup, factor: float, now: float) -> Value:
         """What nodes are worth at a time to a job that runs, scales so and is so many times faster than on
         one node."""
-        work = (running.expected_end - now) * factor if running.expected_end > now else 0.0
+        weight = self.weight_at(running, factor, now)
+        if not self.hold:
+            return Value(curve, weight)
+        return Value(curve, weight, self.drag(max(0.0, running.expected_end - now) * factor))
+
+    def weight_at(self, running: Running, factor: float, now: float) -> float:
+        """How much a job counts then that runs and is so many times faster than on one node."""
+        end = running.expected_end
+        work = (end - now) * factor if end > now else 0.0
         if work == inf and not self.is_full:
-            return Value(curve, 1.0)
-        weight = weight_of(self.effective(running.job, work, now), self.bias)
-        return Value(curve, weight, self.drag(work) if self.hold else 0.0)
+            return 1.0
+        return weight_of(self.effective(running.job, work, now), self.bias)
 
     def drag(self, work: float) -> float:
         """See ``Value``."""
@@ -142,12 +149,13 @@ class _FirstStep:
     else has no law, have no such bounds.
     """
 
-    __slots__ = ("after", "curve", "factor", "gain", "high", "is_fitted", "low", "mtct", "nodes", "size")
+    __slots__ = ("after", "curve", "factor", "fitted", "gain", "high", "low", "mtct", "nodes", "order", "size")
 
     def __init__(self, scope: Scope[Running], mtct: float | None, is_down: bool) -> None:
         job, size = scope.running.job, len(scope.running.nodes)
-        #: the measurement that it is fitted to, if it is fitted
-        self.mtct, self.is_fitted = mtct, job.speedup is None
+        self.order = scope.running.order
+        #: the job, if the curve is fitted to what was measured of it, and the measurement
+        self.fitted, self.mtct = (job.id if job.speedup is None else ""), mtct
         self.curve = scaling(job, size, mtct)
         #: the size after the step, and by how many nodes it differs
         self.size = (next_legal_down(job.constraint, size, job.min_nodes) or 0) if is_down else scope.nodes
@@ -168,13 +176,19 @@ class _FirstStep:
             found = scope.known = cls(scope, measured, is_down)
         return cast(_FirstStep, found)
 
-    def weigh(self, running: Running, scales: Scales, now: float) -> tuple[float, Value]:
-        """What each of its nodes is worth at a time."""
+    def weigh(self, running: Running, scales: Scales, now: float) -> tuple[float, float, Value]:
+        """What each of its nodes is worth at a time, how fast the job is after the step, and its value."""
         value = scales.value(running, self.curve, self.factor, now)
         if value.drag:
             size = len(running.nodes)
-            return value.between(*sorted((size, self.size))), value
-        return self.gain * value.weight, value
+            return value.between(*sorted((size, self.size))), value.speed(self.size), value
+        return self.gain * value.weight, self.after, value
+
+    def worth(self, running: Running, scales: Scales, now: float) -> float:
+        """What each of its nodes is worth at a time."""
+        if scales.hold:
+            return self.weigh(running, scales, now)[0]
+        return self.gain * scales.weight_at(running, self.factor, now)
 
     def remember_least(self, running: Running, worth: float, scales: Scales) -> None:
         """For later decisions."""
@@ -186,15 +200,14 @@ class _FirstStep:
         left = max(0.0, running.expected_end - scales.now)
         if scales.law is not None and left < inf:
             until = scales.now + left / 8
-            worth, _ = self.weigh(running, scales, until)
-            self.high = (scales.law, until, worth * SURELY)
+            self.high = (scales.law, until, self.worth(running, scales, until) * SURELY)
 
 
 Scopes = Collection[Scope[Running]]
 
-#: ``(worth, order, size after it, nodes, job, value)``: a step down; of equals, the youngest gives first. Of
-#: one that was not weighed, what it is worth at the least, and its scope
-_Shrink = tuple[float, int, int, int, Job | Scope[Running], Value | None]
+#: ``(worth, order, size after it, nodes, speed after it, job, value)``: a step down; of equals, the youngest
+#: gives first. Of one that was not weighed, what it is worth at the least, and its scope
+_Shrink = tuple[float, int, int, int, float, Job | Scope[Running], Value | None]
 
 
 def are_dearer(
@@ -204,12 +217,12 @@ def are_dearer(
     now, law = scales.now, scales.law
     for scope in givers:
         step = scope.known
-        if step is None or (step.is_fitted and step.mtct != mtct.get(scope.running.job.id)):
+        if step is None or (step.fitted and step.mtct != mtct.get(step.fitted)):
             step = _FirstStep.of(scope, mtct, is_down=True)
         known, since, worth = step.low
         if worth < than or since > now or known != law:
             running = scope.running
-            worth, _ = step.weigh(running, scales, now)
+            worth = step.worth(running, scales, now)
             step.remember_least(running, worth, scales)
             if worth < than:
                 return False
@@ -243,15 +256,15 @@ class Room:
         are; none if there are not that many."""
         if nodes > self.total or self._first(worth) is None:
             return {}
-        before, total = list(self._offers()), self.total
+        heap = self._offers()
+        before, total = heap.copy(), self.total
         changed: dict[str, int] = {}
         while nodes > 0:
             first = self._first(worth)
             if first is None:
                 self._heap, self.total = before, total
                 return {}
-            heap = self._offers()
-            _, order, smaller, freed, job, value = first
+            _, order, smaller, freed, speed, job, value = first
             assert isinstance(job, Job) and value is not None
             nodes -= freed
             self.total -= freed
@@ -260,8 +273,9 @@ class Room:
             if still is None:
                 heappop(heap)
             else:
-                worth_of_next = value.between(still, smaller)
-                heapreplace(heap, (worth_of_next, order, still, smaller - still, job, value))
+                freed, slower = smaller - still, value.speed(still)
+                worth_of_next = value.gained(slower, speed, freed)
+                heapreplace(heap, (worth_of_next, order, still, freed, slower, job, value))
         return changed
 
     def _first(self, below: float) -> _Shrink | None:
@@ -272,13 +286,13 @@ class Room:
         heap = self._offers()
         while heap and heap[0][0] < below:
             first = heap[0]
-            if first[5] is not None:
+            if first[6] is not None:
                 return first
-            scope = cast("Scope[Running]", first[4])
-            running, step = scope.running, cast(_FirstStep, scope.known)
-            worth, value = step.weigh(running, self._scales, self._scales.now)
+            scope: Any = first[5]
+            running, step = scope.running, scope.known
+            worth, speed, value = step.weigh(running, self._scales, self._scales.now)
             step.remember_least(running, worth, self._scales)
-            heapreplace(heap, (worth, first[1], step.size, step.nodes, running.job, value))
+            heapreplace(heap, (worth, first[1], step.size, step.nodes, speed, running.job, value))
         return None
 
     def _offers(self) -> list[_Shrink]:
@@ -287,12 +301,12 @@ class Room:
             measured, law, now = self._mtct, self._scales.law, self._scales.now
             heap: list[_Shrink] = []
             for scope in self._givers:  # once or twice in each decision: all that matters for what it costs
-                running, step = scope.running, scope.known
-                if step is None or (step.is_fitted and step.mtct != measured.get(running.job.id)):
+                step = scope.known
+                if step is None or (step.fitted and step.mtct != measured.get(step.fitted)):
                     step = _FirstStep.of(scope, measured, is_down=True)
                 known, since, worth = step.low
                 least = worth if since <= now and known == law else -inf
-                heap.append((least, -running.order, 0, 0, scope, None))
+                heap.append((least, -step.order, 0, 0, 0.0, scope, None))
             heapify(heap)
             self._heap = heap
         return self._heap
@@ -334,7 +348,7 @@ class Growth:
             _, order, size, nodes, speed, job, value = heap[0]
             step = None
             if value is None:
-                step = self._weighed(cast("Scope[Running]", job))
+                step = self._weighed(job)
             elif nodes <= self.idle:
                 assert isinstance(job, Job)
                 self.idle -= nodes
@@ -351,29 +365,28 @@ class Growth:
         """The next step of each, as a heap: of those that run, first what it is worth at the most."""
         if self._takers:
             heap, measured, law, now = self._heap, self._mtct, self._scales.law, self._scales.now
+            idle = self.idle
             for scope in self._takers:  # as above
-                running, step = scope.running, scope.known
-                if scope.nodes - len(running.nodes) > self.idle:
-                    continue
-                if step is None or (step.is_fitted and step.mtct != measured.get(running.job.id)):
+                step = scope.known
+                if step is None or (step.fitted and step.mtct != measured.get(step.fitted)):
                     step = _FirstStep.of(scope, measured, is_down=False)
-                known, until, worth = step.high
-                most = worth if now <= until and known == law else inf
-                heap.append((-most, running.order, 0, 0, 0.0, scope, None))
+                if step.nodes <= idle:
+                    known, until, worth = step.high
+                    most = worth if now <= until and known == law else inf
+                    heap.append((-most, step.order, 0, 0, 0.0, scope, None))
             self._takers = ()
-            heapify(self._heap)
+            heapify(heap)
         return self._heap
 
-    def _weighed(self, scope: Scope[Running]) -> _Growth | None:
+    def _weighed(self, scope: Any) -> _Growth | None:
         """The first step of a job that runs."""
-        running, step, scales = scope.running, cast(_FirstStep, scope.known), self._scales
-        worth, value = step.weigh(running, scales, scales.now)
+        running, step, scales = scope.running, scope.known, self._scales
+        worth, speed, value = step.weigh(running, scales, scales.now)
         if scales.now > step.high[1] or scales.law != step.high[0]:
             step.remember_most(running, scales)
-        after = value.speed(step.size) if value.drag else step.after
-        return (
-            (-worth, running.order, step.size, step.nodes, after, running.job, value) if worth > 0 else None
-        )
+        if worth <= 0:
+            return None
+        return -worth, step.order, step.size, step.nodes, speed, running.job, value
 
     def _step(self, order: int, size: int, speed: float, job: Job, value: Value) -> _Growth | None:
         """Its next one, if there are idle nodes for it now: later there are no more of them."""
@@ -389,7 +402,7 @@ class Growth:
         step after those; its turn was just now, and ``step`` would be its next."""
         heap, (_, order, first, _, _, job, value) = self._heap, step
         assert isinstance(job, Job) and value is not None
-        rival = min((one[:2] for one in heap[1:3]), default=(inf, 0))
+        rival = min(heap[1:3])[:2] if len(heap) > 1 else (inf, 0)
 
         def is_its_turn(size: int) -> bool:
             worth = value.between(size - 1, size)
