@@ -92,13 +92,16 @@ class Forgetful(Scales):
 class Everybody(elastic.Sharing):
     """All running jobs are weighed at once, and all waiting ones considered one by one."""
 
-    def __init__(self, wish, snapshot, movable):
-        super().__init__(wish, snapshot, movable)
-        self.room = Room(movable.givers, snapshot.mtct, Forgetful(*self.scales))
-        self.growth = Growth(snapshot.idle, movable.takers, snapshot.mtct, Forgetful(*self.scales))
+    def __init__(self, wish, snapshot, takers):
+        super().__init__(wish, snapshot, takers)
+        self.growth = Growth(snapshot.idle, takers, snapshot.mtct, Forgetful(*self.scales))
 
     def serve(self, only_starts=False):
         super().serve()
+
+    def _room(self, is_needed):
+        givers = self._wish.ready(self._snapshot, self._snapshot.givers)
+        return Room(givers, self._snapshot.mtct, Forgetful(*self.scales))
 
     def _is_in_vain(self):
         return False

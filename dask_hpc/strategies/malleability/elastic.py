@@ -147,45 +147,39 @@ class _Elastic:
 
     def share(self, snapshot: Snapshot, only_starts: bool = False) -> "Sharing":
         """The whole decision; or no more of it than who starts, and on how many nodes."""
-        movable = self._movable(snapshot)
+        takers: Scopes = self.ready(snapshot, snapshot.takers) if snapshot.idle else ()
         while True:
-            sharing = Sharing(self, snapshot, movable)
+            sharing = Sharing(self, snapshot, takers)
             sharing.serve(only_starts)
             if sharing.starts or not only_starts:
                 sharing.growth.spread()
             if not self.cost:
                 return sharing
             targets = sharing.growth.targets
-            growing = [one for one in movable.takers if self._worthwhile(one.running, targets, snapshot.now)]
-            if len(growing) == len(movable.takers):
+            growing = [one for one in takers if self._worthwhile(one.running, targets, snapshot.now)]
+            if len(growing) == len(takers):
                 return sharing
-            movable = Movable(movable.givers, growing)
+            takers = growing
 
-    def _movable(self, snapshot: Snapshot) -> "Movable":
-        """Who may be resized now."""
+    def ready(self, snapshot: Snapshot, scopes: Scopes) -> Scopes:
+        """Those of them that may be resized now."""
         now, ends, resting = snapshot.now, snapshot.ends, snapshot.resting
-        givers: Scopes = snapshot.givers if len(snapshot.waiting) else ()
-        takers: Scopes = snapshot.takers if snapshot.idle else ()
         least, dwell = max(self.guard, self.cost), self.dwell
         if resting and not len(snapshot.waiting) and len(resting) >= len(snapshot.running):
             resting = {}  # nobody has anything to run
         is_plain = not least and not dwell and not resting
         if is_plain and snapshot.resized_at != now and ends and ends[0][0] > now:  # nearly always
-            return Movable(givers, takers)
-        ready = (
-            [
-                scope
-                for scope in scopes
-                if (running := scope.running).resized_at != now
-                and running.expected_end - now > least
-                and now - running.resized_at >= dwell
-                and running.job.id not in resting
-            ]
-            for scopes in (givers, takers)
-        )
-        return Movable(*ready)
+            return scopes
+        return [
+            scope
+            for scope in scopes
+            if (running := scope.running).resized_at != now
+            and running.expected_end - now > least
+            and now - running.resized_at >= dwell
+            and running.job.id not in resting
+        ]
 
-    def _late(self, snapshot: Snapshot) -> Job | None:
+    def late(self, snapshot: Snapshot) -> Job | None:
         """The job that has waited longest, if that is too long."""
         if self.patience == inf:
             return None
@@ -210,15 +204,6 @@ class _Elastic:
         return left(running, now) * (1 - stretch(running.job, len(running.nodes), target)) > self.cost
 
 
-class Movable(NamedTuple):
-    """Running jobs that may be resized now."""
-
-    #: who has nodes to give
-    givers: Scopes
-    #: who could use more
-    takers: Scopes
-
-
 def has_room(snapshot: Snapshot, free: int, givers: Iterable[Scope[Running]]) -> bool:
     """Whether all who wait could start, each on the fewest nodes that it can use, on those that are free and
     those that running jobs hold beyond what they asked for."""
@@ -237,26 +222,29 @@ def has_room(snapshot: Snapshot, free: int, givers: Iterable[Scope[Running]]) ->
 class Sharing:
     """One decision: who starts on what, who grows to what, and who gives nodes so that whom can start."""
 
-    def __init__(self, wish: _Elastic, snapshot: Snapshot, movable: Movable) -> None:
-        self._wish, self._snapshot, self._now = wish, snapshot, snapshot.now
+    def __init__(self, wish: _Elastic, snapshot: Snapshot, takers: Scopes) -> None:
+        self._wish, self._snapshot = wish, snapshot
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
         self.precedence = Precedence(snapshot, wish.patience)
         self.scales = wish._scales(snapshot)
-        self._givers = movable.givers
-        self.room = Room(movable.givers, snapshot.mtct, self.scales)
-        self.growth = Growth(snapshot.idle, movable.takers, snapshot.mtct, self.scales)
+        self.growth = Growth(snapshot.idle, takers, snapshot.mtct, self.scales)
 
     def serve(self, only_starts: bool = False) -> None:
         """Look for nodes for the waiting jobs, in order of worth; or only as long as one could start."""
-        growth, room, wish, waiting = self.growth, self.room, self._wish, self._snapshot.waiting
-        if not len(waiting) or not (growth.idle or room.total):
+        growth, wish, waiting, scales = self.growth, self._wish, self._snapshot.waiting, self.scales
+        if not len(waiting):
             return
-        coming, scales = leaving(self._snapshot), self.scales
-        late = self._late()
+        coming, late = leaving(self._snapshot), wish.late(self._snapshot)
+        fits = late is None and has_room(self._snapshot, growth.idle + coming, ())
+        room = self.room = self._room(is_needed=not fits)  # most often who has just come simply fits
+        if not (growth.idle or room.total):
+            return
+        if late is not None:
+            self._hold_for(late)
         in_order = wish.is_order_of(waiting)
-        roomy = self._is_roomy(growth.idle + coming)
+        roomy = fits or self._is_roomy(growth.idle + coming)
         if in_order and not (only_starts or roomy or late) and self._is_in_vain():
             return
         hole = Hole(growth.idle + coming + room.total)
@@ -295,12 +283,16 @@ class Sharing:
         if growth.idle and len(waiting) > wish.depth and not wish.fairness:
             self._serve_the_rest(last)
 
+    def _room(self, is_needed: bool) -> Room:
+        """What those who run could give, if anybody needs it."""
+        snapshot = self._snapshot
+        givers = self._wish.ready(snapshot, snapshot.givers) if is_needed else ()
+        return Room(givers, snapshot.mtct, self.scales)
+
     def _is_roomy(self, free: int) -> bool:
-        """See ``has_room``: mostly there is on the free nodes alone, or there are too many who wait."""
-        snapshot, most = self._snapshot, free + self.room.total
-        if len(snapshot.waiting) > most:
-            return False
-        return has_room(snapshot, free, ()) or has_room(snapshot, free, self._givers)
+        """See ``has_room``; there may be too many who wait, whoever gives what."""
+        snapshot, room = self._snapshot, self.room
+        return len(snapshot.waiting) <= free + room.total and has_room(snapshot, free, room.givers)
 
     def _is_in_vain(self) -> bool:
         """Whether nobody could grow, and what running jobs could give is surely worth more where it is than
@@ -358,15 +350,11 @@ class Sharing:
                     hole.spare -= job.nodes
         self.growth.idle, self.precedence.spare = hole.idle, hole.spare
 
-    def _late(self) -> Job | None:
-        """The job that has waited longest, and too long; if it cannot start now, others must mind it."""
-        late = self._wish._late(self._snapshot)
-        if late is None:
-            return None
+    def _hold_for(self, late: Job) -> None:
+        """If the job that has waited too long cannot start now, others must mind it."""
         least, available = smallest_size(late), self.growth.idle + self.room.total
         if least > available:
             self.precedence.hold(late, least, available)
-        return late
 
 
 @dataclass(frozen=True, slots=True)

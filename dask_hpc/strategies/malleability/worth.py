@@ -233,7 +233,7 @@ class Room:
     """Nodes that running jobs could give, the least valuable first. ``mtct`` is what was measured of them."""
 
     def __init__(self, givers: Scopes, mtct: Mapping[str, float], scales: Scales) -> None:
-        self._givers, self._mtct, self._scales = givers, mtct, scales
+        self.givers, self._mtct, self._scales = givers, mtct, scales
         self._heap: list[_Shrink] | None = None
         #: nobody's first node is worth less than this
         self._floor = -inf
@@ -242,7 +242,7 @@ class Room:
 
     def is_dearer(self, than: float) -> bool:
         """Whether nobody's first node is worth less than this where it is."""
-        if not are_dearer(self._givers, self._mtct, self._scales, than):
+        if not are_dearer(self.givers, self._mtct, self._scales, than):
             return False
         self._floor = than
         return True
@@ -300,7 +300,7 @@ class Room:
         if self._heap is None:
             measured, law, now = self._mtct, self._scales.law, self._scales.now
             heap: list[_Shrink] = []
-            for scope in self._givers:  # once or twice in each decision: all that matters for what it costs
+            for scope in self.givers:  # once or twice in each decision: all that matters for what it costs
                 step = scope.known
                 if step is None or (step.fitted and step.mtct != measured.get(step.fitted)):
                     step = _FirstStep.of(scope, measured, is_down=True)
