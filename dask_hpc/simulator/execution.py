@@ -97,18 +97,22 @@ class Steady(Execution):
     that others use; of one that does not say it all of its time, as in seed 003, section 7.3.1.
     """
 
-    __slots__ = ("_arrival", "_asked", "_done", "_longer", "_since", "stretch")
+    __slots__ = ("_arrival", "_asked", "_done", "_duration", "_longer", "_since", "stretch")
 
     def __init__(self, arrival: Arrival, done: float = 0.0) -> None:
         self._arrival = arrival
         self._done = done
         self._since = 0.0
         self.nodes = 0
+        #: seconds of all its work on these nodes
+        self._duration = inf
         self.stretch = self._longer = 1.0
         self._asked = sum(share <= done for share, _ in arrival.requests)
 
     def begin(self, now: float, nodes: int) -> None:
-        self._since, self.nodes = now, nodes
+        self._since = now
+        if nodes != self.nodes:
+            self.nodes, self._duration = nodes, self._on(nodes)
 
     def stand_still(self, now: float) -> None:
         self._done = self.done(now)
@@ -118,6 +122,8 @@ class Steady(Execution):
         self._done = self.done(now)
         share = self._arrival.job.messages or 1.0
         self.stretch, self._longer = stretch, 1.0 + share * (stretch - 1.0)
+        if self.nodes:
+            self._duration = self._on(self.nodes)
         if self._since > now:  # it stands still, or has not begun
             return None
         self._since = now
@@ -168,14 +174,13 @@ class Steady(Execution):
     def left(self, now: float) -> float:
         return (1.0 - self.done(now)) * self._duration
 
-    @property
-    def _duration(self) -> float:
-        arrival = self._arrival
-        if self.nodes == arrival.job.nodes:
-            return arrival.runtime * self._longer
-        speedup = arrival.speedup
+    def _on(self, nodes: int) -> float:
+        """Seconds of all its work on so many nodes."""
+        arrival, speedup = self._arrival, self._arrival.speedup
         runtime = arrival.runtime * self._longer
-        return runtime * speedup.factor(arrival.job.nodes) / speedup.factor(self.nodes)
+        if nodes == arrival.job.nodes:
+            return runtime
+        return runtime * speedup.factor(arrival.job.nodes) / speedup.factor(nodes)
 
 
 class Uneven(Steady):

@@ -374,11 +374,12 @@ class ElasticQueue(_Elastic, QueueStrategy):
 
     def decide(self, snapshot: Snapshot, memory: Quiet | None) -> tuple[Starts, Quiet | None]:
         """Start those whose turn it is."""
-        if not snapshot.idle or not len(snapshot.waiting):
+        idle, waiting = snapshot.idle, snapshot.waiting
+        if not idle or waiting.first is None:
             return (), None
         if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
-        if next(snapshot.waiting.within(len(snapshot.waiting), Hole(snapshot.idle)), None) is None:
+        if next(waiting.within(len(waiting), Hole(idle)), None) is None:
             return (), Quiet.now(snapshot)  # nobody fits, whatever is best
         sharing = self.share(snapshot, only_starts=True)
         sizes = {
@@ -403,12 +404,12 @@ class Elastic(_Elastic, MalleabilityStrategy):
         self, snapshot: Snapshot, outlook: Outlook, memory: Quiet | None
     ) -> tuple[Resizes, Quiet | None]:
         """Shrinks for those whose turn it is, or growths. Starts come first: then ask again."""
-        if outlook.idle != snapshot.idle or not (outlook.idle or outlook.head):
+        head, idle = outlook
+        if idle != snapshot.idle or (not idle and head is None):
             return (), None
         if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
-        could_give, could_take = len(snapshot.waiting) and snapshot.givers, snapshot.idle and snapshot.takers
-        if not could_take and not could_give:
+        if not (idle and snapshot.takers) and (snapshot.waiting.first is None or not snapshot.givers):
             return (), Quiet.now(snapshot)
         sharing, resizes = self.share(snapshot), []
         for job_id, size in sharing.gives.items():

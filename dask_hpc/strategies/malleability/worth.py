@@ -5,6 +5,7 @@ jobs are as large as they may be, a decision looks at none of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf, log
 from typing import Any, NamedTuple, cast
@@ -37,8 +38,11 @@ def scaling(job: Job, nodes: int = 1, mtct: float | None = None) -> Speedup:
         return job.speedup
     if job.io_intensity is not None:
         return IoScaling(job.io_intensity)
-    if mtct is None or nodes < 2:
-        return _ASSUMED
+    return _ASSUMED if mtct is None or nodes < 2 else _fitted(nodes, mtct)
+
+
+@lru_cache(maxsize=4096)  # the same few figures again and again: of all who scale perfectly, for instance
+def _fitted(nodes: int, mtct: float) -> PowerLaw:
     return PowerLaw(max(0.0, min(1.0, 1.0 - log(1.0 + mtct) / log(nodes))))
 
 
@@ -83,7 +87,7 @@ def weight_of(work: float, bias: float) -> float:
     """How much a job counts that has this much work left."""
     if not bias:
         return 1.0
-    return float(max(work, 1.0) ** -bias) if work < inf else 0.0
+    return float((work if work > 1.0 else 1.0) ** -bias) if work < inf else 0.0
 
 
 class Scales(NamedTuple):
