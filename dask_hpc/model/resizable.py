@@ -79,7 +79,7 @@ class Resizable(dict[str, R], Generic[R]):
         """It ends, or begins to change its size, if it is here at all."""
         self.givers.pop(job_id, None)
         self.takers.pop(job_id, None)
-        return super().pop(job_id, default)
+        return dict.pop(self, job_id, default)
 
     def copy(self) -> "Resizable[R]":
         """An independent copy."""

@@ -100,7 +100,7 @@ class Waiting:
         self._blocks: list[_Block] = []
         self._lasts: list[Key] = []  # the last key of each block
         #: when they were submitted, and some that are gone; made when somebody asks
-        self._by_age: list[tuple[float, Key, str]] | None = None
+        self._by_age: list[tuple[float, Key, Job]] | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -139,12 +139,12 @@ class Waiting:
         """The job that was submitted first; of several, the one that is first in the order."""
         ages = self._by_age
         if ages is None or len(ages) > 2 * len(self._keys) + _BLOCK:
-            ages = self._by_age = [(job.submitted, self._keys[job.id], job.id) for job in self]
+            ages = self._by_age = [(job.submitted, self._keys[job.id], job) for job in self]
             heapify(ages)
         while ages:
-            _, key, job_id = ages[0]
-            if self._keys.get(job_id) is key:
-                return self[job_id]
+            _, key, job = ages[0]
+            if self._keys.get(job.id) is key:
+                return job
             heappop(ages)
         return None
 
@@ -212,7 +212,7 @@ class Waiting:
         key = (-ahead, self._order.rank(job), arrival)
         self._keys[job.id] = key
         if self._by_age is not None:
-            heappush(self._by_age, (job.submitted, key, job.id))
+            heappush(self._by_age, (job.submitted, key, job))
         lasts = self._lasts
         if not lasts:
             self._blocks.append(_Block([key], [job]))

@@ -335,8 +335,11 @@ class SizeStrategy(Strategy, Protocol):
 
 def outlook_after(snapshot: Snapshot, starts: Starts) -> Outlook:
     """The outlook once these starts are carried out."""
+    waiting, idle = snapshot.waiting, snapshot.idle
     if not starts:
-        return Outlook(snapshot.waiting.first, snapshot.idle)
+        return Outlook(waiting.first, idle)
+    idle -= sum([start.nodes for start in starts])
+    if len(starts) == len(waiting):  # mostly it is all who wait
+        return Outlook(None, idle)
     started = {start.job for start in starts}
-    head = next((job for job in snapshot.waiting if job.id not in started), None)
-    return Outlook(head, snapshot.idle - sum(start.nodes for start in starts))
+    return Outlook(next((job for job in waiting if job.id not in started), None), idle)

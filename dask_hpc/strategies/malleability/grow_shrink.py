@@ -86,11 +86,12 @@ def given_up(snapshot: Snapshot, idle: int) -> list[Resize]:
 
 def leaving(snapshot: Snapshot) -> int:
     """Nodes that jobs which are shrinking just now will give back, and services that were told to."""
+    changing, borrowers = snapshot.changing, snapshot.borrowers
+    if not changing and not borrowers:  # nearly always
+        return 0
     return sum(
-        max(0, len(running.nodes) - running.target)
-        for running in snapshot.changing
-        if running.target is not None
-    ) + sum(known.owed for known in snapshot.borrowers.values())
+        max(0, len(running.nodes) - running.target) for running in changing if running.target is not None
+    ) + sum(known.owed for known in borrowers.values())
 
 
 def grown(job: Job, size: int, idle: int, steps: int = 0) -> int:
