@@ -109,14 +109,19 @@ class Policy:
     _only_queues: bool = field(init=False, compare=False, repr=False)
     #: and nothing at all while the first in the queue does not fit
     _only_first: bool = field(init=False, compare=False, repr=False)
+    #: whether nothing is done while no node is idle and nobody waits, and nothing remembered
+    _only_in_need: bool = field(init=False, compare=False, repr=False)
     #: whether it gives up jobs that wait
     _gives_up: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         others = (self.malleability, self.failure, self.power, self.lending)
-        # others' strategies may be older than these two
+        # others' strategies may be older than what is asked for here
         gives_up = getattr(self.queue, "gives_up", False)
         only = not gives_up and all(one is None for one in others)
+        in_need = not gives_up and all(one is None for one in others[1:])
+        in_need = in_need and getattr(self.malleability, "only_in_need", False)
+        object.__setattr__(self, "_only_in_need", in_need)
         object.__setattr__(self, "_gives_up", gives_up)
         object.__setattr__(self, "_only_queues", only)
         object.__setattr__(self, "_only_first", only and getattr(self.queue, "only_first", False))
@@ -235,6 +240,10 @@ class Policy:
             if not starts:
                 return None, memory
             return Plan(snapshot.revision, snapshot.now, tuple(starts)), memory
+        if self._only_in_need and not snapshot.idle and snapshot.waiting.first is None:
+            is_asked = snapshot.requests or snapshot.lacking or snapshot.failed
+            if not is_asked and (memory is None or (memory.__class__ is Remembered and memory.queue is None)):
+                return None, None  # nearly every other time, on a machine whose jobs grow into all of it
         return self._decide_all(snapshot, memory)
 
     def settle(

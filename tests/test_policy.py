@@ -1,7 +1,7 @@
 """Policy files: exact round trips, and no input that gives anything but a policy or a one-line complaint."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,8 +17,10 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.snapshot import Indices, Snapshot
-from dask_hpc.policy import parameters_of, ready_made
+from dask_hpc.policy import Remembered, parameters_of, ready_made
 from dask_hpc.strategies import CONCERNS, strategies
+from dask_hpc.strategies.failure.node_stealing import NodeStealing
+from dask_hpc.strategies.malleability.elastic import Elastic
 from dask_hpc.strategies.queue.fcfs import Fcfs
 
 
@@ -442,6 +444,61 @@ def test_who_has_nothing_to_decide_is_not_asked(queue):
     indices.add_node(Node("d"))
     with pytest.raises(LookupError):
         policy.decide(snapshot, None)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedMalleability(Elastic):
+    """One that says when it is asked."""
+
+    def decide(self, snapshot, outlook, memory):
+        raise LookupError("asked")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAlways(AskedMalleability):
+    """The same without a promise."""
+
+    only_in_need: ClassVar[bool] = False
+
+
+def in_need_of(indices, what):
+    """A full machine on which nobody waits, but for this."""
+    indices.waiting.add(Job(id="runs", nodes=3, kind="evolving", min_nodes=1))
+    indices.start("runs", 3)
+    if what == "idle":
+        indices.add_node(Node("d"))
+    elif what == "waits":
+        indices.waiting.add(Job(id="waits", nodes=1))
+    elif what == "asks":
+        indices.requests["runs"] = 2
+    elif what == "lacks":
+        indices.lacking["runs"] = 1
+    elif what == "failed":
+        indices.failed = ("runs",)
+
+
+@pytest.mark.parametrize("what", ["idle", "waits", "asks", "lacks", "failed"])
+def test_who_changes_sizes_only_in_need_is_asked_in_need(what):
+    indices = Indices(map(Node, "abc"))
+    in_need_of(indices, what)
+    with pytest.raises(LookupError):
+        Policy("mine", Fcfs(), AskedMalleability()).decide(Snapshot(indices), None)
+
+
+def test_and_not_without():
+    indices = Indices(map(Node, "abc"))
+    in_need_of(indices, "nothing")
+    snapshot, policy = Snapshot(indices), Policy("mine", Fcfs(), AskedMalleability())
+    for memory in (None, Remembered(None, "of malleability", None, None)):
+        assert policy.decide(snapshot, memory) == (None, None)
+    others = [
+        (policy, Remembered("of the queue", None, None, None)),  # which may want to forget it
+        (Policy("mine", Fcfs(), AskedAlways()), None),
+        (replace(policy, failure=NodeStealing()), None),
+    ]
+    for other, memory in others:
+        with pytest.raises(LookupError):
+            other.decide(snapshot, memory)
 
 
 def test_who_looks_behind_the_first_is_asked():

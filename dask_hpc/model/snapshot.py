@@ -73,7 +73,8 @@ class Indices:
 
     __slots__ = ("borrowers", "by_end", "changing", "failed", "idle", "lacking", "mtct", "nodes", "now",
                  "overhead", "parts", "picked", "picker", "power", "progress", "requests", "resizable",
-                 "resized_at", "resting", "revision", "running", "stopping", "topology", "waiting", "withheld")  # fmt: skip
+                 "resized_at", "resting", "revision", "running", "stopping", "topology", "waiting",
+                 "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now

@@ -5,7 +5,6 @@ not depend on anything but its arguments and its own parameters.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
@@ -73,11 +72,17 @@ class MalleabilityStrategy(Strategy, Protocol):
 
     concern: ClassVar[str] = "malleability"
 
+    @property
+    def only_in_need(self) -> bool:
+        """Whether it does nothing while no node is idle and nobody waits, and then remembers nothing."""
+        return False
+
     def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:
         """New sizes, and what to remember.
 
         Only ``snapshot.resizable`` may be resized, within range and constraint; growths together take
-        at most ``outlook.idle`` nodes.
+        at most ``outlook.idle`` nodes. Where nothing but the queue decides beside it, it is not asked when
+        there is no need, if it is ``only_in_need``.
         """
 
 

@@ -399,6 +399,7 @@ class Elastic(_Elastic, MalleabilityStrategy):
     """
 
     name: ClassVar[str] = "elastic"
+    only_in_need: ClassVar[bool] = True
 
     def decide(
         self, snapshot: Snapshot, outlook: Outlook, memory: Quiet | None

@@ -153,7 +153,8 @@ class _FirstStep:
     else has no law, have no such bounds.
     """
 
-    __slots__ = ("after", "curve", "factor", "fitted", "gain", "high", "low", "mtct", "nodes", "order", "size")
+    __slots__ = ("after", "curve", "factor", "fitted", "gain", "high", "low", "mtct", "nodes", "order",
+                 "size")  # fmt: skip
 
     def __init__(self, scope: Scope[Running], mtct: float | None, is_down: bool) -> None:
         job, size = scope.running.job, len(scope.running.nodes)
@@ -284,9 +285,8 @@ class Room:
 
     def _first(self, below: float) -> _Shrink | None:
         """The least valuable step, if it is worth less than this."""
-        if self._heap is None:
-            if below <= self._floor or (below < inf and self.is_dearer(below)):
-                return None
+        if self._heap is None and (below <= self._floor or (below < inf and self.is_dearer(below))):
+            return None
         heap = self._offers()
         while heap and heap[0][0] < below:
             first = heap[0]
