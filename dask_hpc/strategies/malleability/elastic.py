@@ -62,8 +62,8 @@ class _Elastic:
     waiting, and a full queue keeps sizes small and therefore efficient. Orders of service and of worth must
     agree, or nodes would go round in circles.
 
-    What a job holds beyond the nodes that it asked for is lent: if all who wait can start on such and on
-    idle nodes, on the fewest that each can use, they start at once, whatever those are worth elsewhere.
+    While all who wait can start, on the fewest nodes that each can use, they start at once, whatever those
+    are worth elsewhere: only who could not start anyhow competes by worth.
 
     The work of a job of one size counts ``fixed`` times: it goes earlier, and jobs that can fill any gap
     remain for the end. Each second since its submission counts as ``aging`` node-seconds of work that a
@@ -83,8 +83,9 @@ class _Elastic:
     malleable jobs, makespan and mean response were below those of every published strategy. Without any,
     response was 10 % below the best of them, MEBF, and makespan 2 % above it (6 % below EASY); with 10 %,
     makespan was between 5 % below and 0.3 % above. ``bias`` from 0.1 up costs makespan where jobs
-    scale badly. What goes for jobs that wait too long, and for lent nodes, was chosen on workloads like
-    those of production machines (``builtin:production``), whose users ask for far more time than they need.
+    scale badly. What goes for jobs that wait too long, and for who comes while there is room, was chosen on
+    workloads like those of production machines (``builtin:production``), whose users ask for far more time
+    than they need.
     """
 
     essential: ClassVar[tuple[str, ...]] = ("bias", "hysteresis", "cost", "patience")
@@ -230,10 +231,9 @@ class Movable(NamedTuple):
 
 def has_room(snapshot: Snapshot, free: int, givers: Iterable[Scope[Running]]) -> bool:
     """Whether all who wait could start, each on the fewest nodes that it can use, on those that are free and
-    those that running jobs hold beyond what they asked for."""
+    those that running jobs could give."""
     waiting = snapshot.waiting
-    for scope in givers:
-        free += max(0, min(scope.nodes, len(scope.running.nodes) - scope.running.job.nodes))
+    free += sum(scope.nodes for scope in givers)
     if len(waiting) > free:
         return False
     for job in waiting:
