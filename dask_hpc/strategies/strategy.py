@@ -6,6 +6,7 @@ not depend on anything but its arguments and its own parameters.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
@@ -59,6 +60,11 @@ class QueueStrategy(Strategy, Ranking, Protocol):
         """The jobs to start now, in order, and what to remember. Where nothing else decides it is not asked
         while nobody waits and it remembers nothing, or if there is ``only_first`` and that does not fit."""
 
+    def ask_again(self, snapshot: Snapshot, memory: Any) -> float:
+        """When it may want something else though nothing has happened; inf: never. Asked after ``decide``
+        wants nothing more."""
+        return inf
+
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
@@ -80,6 +86,10 @@ class MalleabilityStrategy(Strategy, Protocol):
         Only ``snapshot.resizable`` may be resized, within range and constraint; growths together take
         at most ``outlook.idle`` nodes.
         """
+
+    def ask_again(self, snapshot: Snapshot, memory: Any) -> float:
+        """When it may want something else though nothing has happened; inf: never."""
+        return inf
 
 
 class NodesStrategy(Strategy, Protocol):

@@ -36,16 +36,13 @@ class Quiet(NamedTuple):
 
     revision: int
     arrivals: int
-    time: float
+    #: it may be otherwise from then on, even if nothing has happened
+    until: float
 
-    @classmethod
-    def now(cls, snapshot: Snapshot) -> "Quiet":
-        """At this moment."""
-        return cls(snapshot.revision, snapshot.waiting.arrivals, snapshot.now)
-
-    def lasts(self, snapshot: Snapshot, seconds: float) -> bool:
-        """Whether nothing has happened since, and that was no longer ago."""
-        return snapshot.now - self.time < seconds and self[:2] == Quiet.now(snapshot)[:2]
+    def lasts(self, snapshot: Snapshot) -> bool:
+        """Whether there still is nothing to do."""
+        at = snapshot.revision, snapshot.waiting.arrivals
+        return snapshot.now < self.until and self[:2] == at
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +156,21 @@ class _Elastic:
                 return sharing
             movable = Movable(movable.givers, growing)
 
+    def quiet(self, snapshot: Snapshot) -> Quiet:
+        """There is nothing to do now."""
+        until = min(snapshot.now + self.recheck, self.ask_again(snapshot))
+        return Quiet(snapshot.revision, snapshot.waiting.arrivals, until)
+
+    def ask_again(self, snapshot: Snapshot, memory: Quiet | None = None) -> float:
+        """When the job that has waited longest will have waited too long, or one may be resized again."""
+        now, again, oldest = snapshot.now, inf, snapshot.waiting.oldest
+        if oldest is not None and oldest.walltime < inf and oldest.submitted + self.patience > now:
+            again = oldest.submitted + self.patience
+        if self.dwell:
+            rested = (one.resized_at + self.dwell for one in snapshot.running.values())
+            again = min(again, min((time for time in rested if time > now), default=inf))
+        return again
+
     def _movable(self, snapshot: Snapshot) -> "Movable":
         """Who may be resized now."""
         now, idle, waiting = snapshot.now, snapshot.idle, len(snapshot.waiting)
@@ -174,7 +186,7 @@ class _Elastic:
                 scope
                 for scope in scopes
                 if (running := scope.running).resized_at != now
-                and now - running.resized_at >= dwell
+                and running.resized_at + dwell <= now
                 and running.expected_end - now > least
                 and running.job.id not in resting
             ]
@@ -187,7 +199,7 @@ class _Elastic:
         if self.patience == inf:
             return None
         oldest = snapshot.waiting.oldest
-        if oldest is None or snapshot.now - oldest.submitted < self.patience or oldest.walltime == inf:
+        if oldest is None or snapshot.now < oldest.submitted + self.patience or oldest.walltime == inf:
             return None
         return oldest
 
@@ -378,16 +390,16 @@ class ElasticQueue(_Elastic, QueueStrategy):
         """Start those whose turn it is."""
         if not snapshot.idle or not len(snapshot.waiting):
             return (), None
-        if memory is not None and memory.lasts(snapshot, self.recheck):
+        if memory is not None and memory.lasts(snapshot):
             return (), memory
         if next(snapshot.waiting.within(len(snapshot.waiting), Hole(snapshot.idle)), None) is None:
-            return (), Quiet.now(snapshot)  # nobody fits, whatever is best
+            return (), self.quiet(snapshot)  # nobody fits, whatever is best
         sharing = self.share(snapshot, only_starts=True)
         sizes = {
             job_id: sharing.growth.targets.get(job_id, least) for job_id, least in sharing.starts.items()
         }
         starts = [Start(*one, f"makes good use of {count_nodes(one[1])}") for one in sizes.items()]
-        return starts, None if starts else Quiet.now(snapshot)
+        return starts, None if starts else self.quiet(snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,11 +419,11 @@ class Elastic(_Elastic, MalleabilityStrategy):
         """Shrinks for those whose turn it is, or growths. Starts come first: then ask again."""
         if outlook.idle != snapshot.idle or not (outlook.idle or outlook.head):
             return (), None
-        if memory is not None and memory.lasts(snapshot, self.recheck):
+        if memory is not None and memory.lasts(snapshot):
             return (), memory
         could_give, could_take = len(snapshot.waiting) and snapshot.givers, snapshot.idle and snapshot.takers
         if not could_take and (not could_give or self._is_dear(snapshot)):
-            return (), Quiet.now(snapshot)
+            return (), self.quiet(snapshot)
         sharing, resizes = self.share(snapshot), []
         for job_id, size in sharing.gives.items():
             given = count_nodes(len(snapshot.running[job_id].nodes) - size)
@@ -424,4 +436,4 @@ class Elastic(_Elastic, MalleabilityStrategy):
             if job_id in snapshot.running:
                 more = count_nodes(size - len(snapshot.running[job_id].nodes), "idle")
                 resizes.append(Resize(job_id, size, f"makes the most of {more}"))
-        return resizes, None if resizes else Quiet.now(snapshot)
+        return resizes, None if resizes else self.quiet(snapshot)
