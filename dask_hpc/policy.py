@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,6 +114,8 @@ class Policy:
     _only_in_need: bool = field(init=False, compare=False, repr=False)
     #: whether it gives up jobs that wait
     _gives_up: bool = field(init=False, compare=False, repr=False)
+    #: those that may want to be asked again at a time of their own
+    _timers: tuple[Any, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         others = (self.malleability, self.failure, self.power, self.lending)
@@ -125,6 +128,12 @@ class Policy:
         object.__setattr__(self, "_gives_up", gives_up)
         object.__setattr__(self, "_only_queues", only)
         object.__setattr__(self, "_only_first", only and getattr(self.queue, "only_first", False))
+        timers = [
+            one
+            for one, default in ((self.queue, QueueStrategy), (self.malleability, MalleabilityStrategy))
+            if getattr(type(one), "ask_again", default.ask_again) is not default.ask_again
+        ]
+        object.__setattr__(self, "_timers", tuple(timers))
 
     @classmethod
     def load(cls, name_or_path: "str | Path | Policy") -> "Policy":
@@ -273,6 +282,15 @@ class Policy:
             if plan is None:
                 return memory
         raise RuntimeError(f"policy {self.name} does not settle at {snapshot.now:g} s")
+
+    def ask_again(self, snapshot: Snapshot, memory: Any) -> float:
+        """When it is to be asked again though nothing has happened; inf: not before something does. To be
+        asked when there is nothing left to do, with what is remembered of that."""
+        soonest = inf
+        for strategy in self._timers:
+            known = getattr(memory, strategy.concern) if isinstance(memory, Remembered) else memory
+            soonest = min(soonest, strategy.ask_again(snapshot, known))
+        return soonest
 
     def preview(self, snapshot: Snapshot, memory: Any) -> list[Plan]:
         """The plans that ``settle`` would have carried out now. Nothing is changed."""

@@ -1,5 +1,6 @@
 """``dask-hpc plan interval``: when to commit to which level, for least time or energy."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import inf, isfinite, isnan
@@ -27,8 +28,8 @@ _ROWS = 5  # of the curve's points, one row each so many
     multiple=True,
     required=True,
     metavar="NAME COMMIT MTBF",
-    help="What a commit to this level takes, and the mean time between failures that nothing below it "
-    "survives. The cheapest level first.",
+    help="What a commit to this level takes, those to the levels below it included, and the mean time "
+    "between failures that nothing below it survives. The cheapest level first.",
 )
 @click.option(
     "--restart",
@@ -75,7 +76,7 @@ def interval(
 
     A run that fails goes on from its last commit that survived. Commits to memory are cheap and survive
     little; those to a shared file system are dear and survive all. The efficiency is the share of the time
-    that is work, exactly computed for failures that come at random.
+    that is work, exactly computed for failures that come at random. Exit code 1: hopeless, whatever one does.
 
     \b
     Example:
@@ -103,6 +104,8 @@ def interval(
         print_json(_interval_data(answer, breakdown))
     else:
         _print_interval(answer, breakdown)
+    if answer.is_hopeless:
+        sys.exit(1)
 
 
 def _read_power(text: str) -> dict[str, str]:

@@ -12,6 +12,8 @@ from dask_hpc.model.speedup import CONSTRAINTS, Constraint, IoDemand, Speedup, i
 
 Kind = Literal["rigid", "moldable", "malleable", "evolving"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+#: nodes that no machine has: who asks for so many has made a mistake
+TOO_MANY = 2**31
 
 
 def is_over(state: str) -> bool:
@@ -78,8 +80,8 @@ class Job:
     impure: bool = False
 
     def __post_init__(self) -> None:
-        if type(self.nodes) is not int or self.nodes < 1:
-            self._insist(False, "nodes", "a whole number >= 1")
+        if type(self.nodes) is not int or not 1 <= self.nodes < TOO_MANY:
+            self._insist(False, "nodes", f"a whole number from 1 to {TOO_MANY - 1:,}")
         if not self.min_nodes and not self.max_nodes and self.kind == "rigid" and self.constraint == "any":
             object.__setattr__(self, "min_nodes", self.nodes)
             object.__setattr__(self, "max_nodes", self.nodes)

@@ -97,6 +97,10 @@ class Engine:
         self._empty_ticks = 0
         #: whether anything has happened that a policy might want to know, and whether it is time to decide
         self._news = self._is_due = False
+        #: whether nodes have come free since the policy was asked last
+        self._is_freed = False
+        #: when the policy wants to be asked again though nothing has happened
+        self._again = inf
 
     def _observe(self, indices: Indices) -> None:
         for service in self._services:
@@ -153,6 +157,8 @@ class Engine:
                 submitted = inf if arrival is None else arrival.job.submitted
             if self._is_due or (self._news and not only_ticks):
                 self._decide()
+                if self._is_freed:  # by who started, had nothing to do and has ended
+                    self.decide_soon()
             while self._at_point:
                 if self._leave_points(now):
                     self._decide()  # who shrank at its scheduling point has freed nodes
@@ -161,6 +167,8 @@ class Engine:
             rounds += 1
             if progress is not None and rounds % _BETWEEN_REPORTS == 0:
                 progress(seen)
+        if live and now == inf:
+            self._nobody_could_start()
         if self.record is not None:
             self.record.transfer = file_system.mean_transfer
         for service in self._services:
@@ -256,6 +264,10 @@ class Engine:
             time = (now // tick + 1) * tick
             self._push(time if time > now else time + tick, _TICKS, self._tick)
 
+    def _ask_again(self, _: None, now: float) -> None:
+        if now == self._again:  # else it has thought better of it
+            self._again, self._news = inf, True
+
     def _wake(self, service: MachineService, now: float) -> None:
         self._is_due = True
         service.woken(now)
@@ -339,6 +351,7 @@ class Engine:
             self.indices.expect_end(job_id, now + self.platform.cleanup)
             self._push(now + self.platform.cleanup, _CHANGES, self._cleaned, life, life.version)
         else:
+            self._is_freed = True
             life.version = -1
             self.indices.end(job_id)
             del self._live[job_id]
@@ -349,7 +362,7 @@ class Engine:
             service.abandoned(life, now)
 
     def _cleaned(self, life: Life, now: float) -> None:
-        self._news = True
+        self._news = self._is_freed = True
         life.version = -1
         self.indices.end(life.arrival.job.id)
         del self._live[life.arrival.job.id]
@@ -362,7 +375,7 @@ class Engine:
             life.changed = now
 
     def _decide(self) -> None:
-        self._news = self._is_due = False
+        self._news = self._is_due = self._is_freed = False
         indices = self.indices
         if indices.by_end and indices.by_end[0][0] < indices.now:
             indices.push_overdue()
@@ -374,6 +387,21 @@ class Engine:
         if self._is_asked_for_nodes:
             self.desk.answer()
         indices.failed = ()
+        again = self.policy.ask_again(self.snapshot, self._memory)
+        if again != self._again:
+            self._again = again
+            if again < inf:
+                self._push(again, _TICKS, self._ask_again)
+
+    def _nobody_could_start(self) -> None:
+        """Who waits when nothing is to come waits for ever: that must not be because nobody was asked."""
+        plan, _ = self.policy.decide(self.snapshot, None)
+        if plan is not None and plan.starts:
+            start = plan.starts[0]
+            raise RuntimeError(
+                f"a simulation is over at {self.indices.now:g} s, and policy {self.policy.name} would start "
+                f"job {start.job} on {start.nodes} nodes if it were asked: please report this as a bug"
+            )
 
     def _carry_out(self, plan: Plan) -> None:
         self.story.add(plan)

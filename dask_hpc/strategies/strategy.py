@@ -5,6 +5,7 @@ not depend on anything but its arguments and its own parameters.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
@@ -58,6 +59,11 @@ class QueueStrategy(Strategy, Ranking, Protocol):
         """The jobs to start now, in order, and what to remember. Where nothing else decides it is not asked
         while nobody waits and it remembers nothing, or if there is ``only_first`` and that does not fit."""
 
+    def ask_again(self, snapshot: Snapshot, memory: Any) -> float:
+        """When it may want something else though nothing has happened; inf: never. Asked after ``decide``
+        wants nothing more."""
+        return inf
+
 
 class Outlook(NamedTuple):
     """What will be when the starts of this plan are carried out: the first job that still waits, and the
@@ -84,6 +90,10 @@ class MalleabilityStrategy(Strategy, Protocol):
         at most ``outlook.idle`` nodes. Where nothing but the queue decides beside it, it is not asked when
         there is no need, if it is ``only_in_need``.
         """
+
+    def ask_again(self, snapshot: Snapshot, memory: Any) -> float:
+        """When it may want something else though nothing has happened; inf: never."""
+        return inf
 
 
 class NodesStrategy(Strategy, Protocol):

@@ -33,6 +33,25 @@ def test_table_and_json_say_the_same():
     assert len(found["curve"]) == 41 and all(0 <= share <= 1 for _, share in found["curve"])
 
 
+@pytest.mark.parametrize(
+    ("levels", "words"),
+    [
+        (
+            ("--level", "a", "1s", "2s", "--level", "b", "100s", "10000s"),
+            "a commit to b takes 1.7 min, and a failure comes every 2 s",
+        ),
+        (("--level", "a", "1s", "2s", "--restart", "a", "60s"), "a restart from a takes 60 s"),
+    ],
+)
+def test_hopeless_is_said_with_a_code(levels, words):
+    result = CliRunner().invoke(cli, ("plan", "interval", *levels))
+    assert result.exit_code == 1 and "inf" not in result.stdout
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("hopeless: ") and words in last
+    found = CliRunner().invoke(cli, ("plan", "interval", *levels, "--json")).stdout
+    assert json.loads(found)["reason"] == last
+
+
 def test_a_level_that_is_left_out():
     out = run("--level", "a", "9s", "100d", "--level", "b", "10s", "1h")
     assert "only with b" in out
@@ -90,7 +109,8 @@ def test_the_breakdown():
     nothing = json.loads(run("--level", "a", "1s", "inf", "--breakdown", "--json"))
     assert nothing["parts"] is None and nothing["models"] == []
     assert "of a period" in run("--level", "a", "1s", "1h", "--breakdown")
-    assert "deviation" not in run("--level", "a", "1h", "1s", "--breakdown"), "it never ends"
+    never = CliRunner().invoke(cli, ("plan", "interval", "--level", "a", "1h", "1s", "--breakdown"))
+    assert never.exit_code == 1 and "deviation" not in never.stdout, "it never ends"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def arrivals(draw):
             user=draw(st.sampled_from(["u", "v"])),
         )
         cancelled = draw(st.sampled_from([float("inf")] * 4 + [30.0]))
-        runtime = float(draw(st.integers(0, 150)))
+        runtime = float(draw(st.just(0) | st.integers(0, 150)))
         jobs.append(Arrival(job, runtime, PowerLaw(0.7), requests=requests, cancelled=cancelled))
     return sorted(jobs, key=lambda arrival: arrival.job.submitted)
 

@@ -51,6 +51,12 @@ def test_it_commits_stops_and_goes_on_with_fewer_nodes():
     assert reasons[1].startswith("restarted after a commit: grows into 4 idle nodes, to end ")
 
 
+def test_it_is_left_alone_for_no_longer_than_is_said():
+    """Nothing happens when it has run for half an hour."""
+    times, resizes, _, _ = played(moldable(), rigid(100.0))
+    assert resizes[0] == (1800.0, "M", 4) and times["H"][0] == 1890.0
+
+
 def test_without_a_commit_first_it_does_its_work_since_the_last_one_again():
     """It commits every 600 s of work, for 80 s each; the last one before 2,400 s has 1,800 s."""
     times, resizes, record, _ = played(moldable(600.0), rigid(2400.0, 1e5), commit="last")

@@ -50,6 +50,21 @@ def test_jobs_that_cannot_be_replayed_are_counted(tmp_path):
     assert workload.notes == ("2 jobs left out: no processors or no run time",)
 
 
+def test_more_processors_than_any_machine_has_are_named(tmp_path):
+    workload = read(tmp_path, line(1) + line(2, requested="1e30") + line(3, run=-1))
+    assert [a.job.id for a in workload] == ["1"]
+    assert workload.notes == (
+        "1 job left out: 2,147,483,648 processors or more",
+        "1 job left out: no processors or no run time",
+    )
+    assert read(tmp_path, line(1, requested=2**31 - 1)).arrivals[0].job.nodes == 2**31 - 1
+
+
+def test_fields_after_the_eighteenth_are_not_looked_at(tmp_path):
+    (one,) = read(tmp_path, line(7).rstrip() + " 3.5 gpu -1\n")
+    assert one.job.id == "7"
+
+
 def test_unsorted_files_are_sorted(tmp_path):
     workload = read(tmp_path, line(1, submit=50) + line(2, submit=10) + line(3, submit=50))
     assert [a.job.id for a in workload] == ["2", "1", "3"]

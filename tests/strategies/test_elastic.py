@@ -80,17 +80,17 @@ def test_nodes_that_are_being_given_need_not_be_given_by_others():
     assert sizes(indices, Elastic()) == {"wide": 4}
 
 
-def borrowing(nodes, asked, size, **more):
-    """A machine that is full of one job, which asked for fewer nodes."""
+def borrowing(nodes, least, size, **more):
+    """A machine that is full of one job, which could do with fewer nodes."""
     indices = machine(nodes, now=0.0)
-    started(indices, "wide", asked, speedup=LINEAR, **more)
+    started(indices, "wide", least, least=least, speedup=LINEAR, **more)
     indices.begin_resize("wide", size)
     indices.finish_resize("wide")
     indices.now = 1.0
     return indices
 
 
-def test_who_comes_has_lent_nodes_at_once_if_they_are_enough_for_all():
+def test_who_comes_has_nodes_at_once_if_they_are_enough_for_all():
     """Even from a job that makes as much of them and is nearly done."""
     indices = borrowing(8, 2, 8, walltime=10.0)
     wait(indices, ("next", 4, 10_000), ("another", 2, 10_000))
@@ -112,7 +112,7 @@ def test_but_not_if_one_of_them_were_left_without():
     assert sizes(indices, Elastic(bias=1.0)) == {}
 
 
-def test_and_not_what_its_holder_asked_for():
+def test_and_not_what_its_holder_needs():
     for asked, given in ((4, {"wide": 4}), (5, {})):
         indices = borrowing(8, asked, 8, walltime=10.0)
         wait(indices, ("next", 4, 10_000))
@@ -136,7 +136,7 @@ def test_they_start_on_what_is_idle_before_anybody_grows():
     assert decided(indices, ElasticQueue(bias=1.0))[0] == ["a", "b"]
 
 
-def test_lent_nodes_are_for_jobs_without_walltime_too():
+def test_nodes_are_for_jobs_without_walltime_too():
     indices = borrowing(8, 2, 8, walltime=1000.0)
     indices.waiting.add(Job(id="next", nodes=2))
     assert sizes(indices, Elastic()) == {"wide": 6}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from math import inf
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -71,6 +72,8 @@ class ControlLoop:
         self.sizing = Sizing(context)
         #: until a job that has nothing to run gives up nodes
         self._rest = Timer(context, "the rest of a job", context.wake)
+        #: when the policy wants to be asked again though nothing has happened
+        self._again = Timer(context, "asking the policy again", context.wake)
         #: how clients share what is in no job, if they do
         self.shares: FairShares | None = None
         self._share(context.settings["fair-shares"])
@@ -243,9 +246,18 @@ class ControlLoop:
                 context.recorded.append,
             )
             self.indices.failed = ()
+            self._ask_again()
         context.each("keep", lambda service: service.keep())
         self.lending.keep()
         self.execution.free_a_job_alone()
+
+    def _ask_again(self) -> None:
+        context = self._context
+        again = context.policy.ask_again(context.snapshot(), self.memory)
+        if again < inf:
+            self._again.set(max(again - self.indices.now, _LEAST))
+        else:
+            self._again.stop()
 
     def open_gates(self) -> None:
         """An error may have come between a job's start and its tasks: nothing is to be kept from running."""
@@ -339,6 +351,7 @@ class ControlLoop:
         ways = (
             self.figures.close,
             self._rest.stop,
+            self._again.stop,
             self.lifecycle.stop,
             self.windows.close,
             self.hand_overs.close,
@@ -400,6 +413,7 @@ class ControlLoop:
         """The scheduler closes: nothing of ours goes on."""
         self._context.each("cancel", lambda service: service.cancel())
         self._rest.stop()
+        self._again.stop()
         self.lifecycle.stop()
         self.windows.close()
         self.hand_overs.close()

@@ -24,6 +24,8 @@ _KEYS = ("name", "commit", "restart", "mtbf")
 _POWERS = ("computing", "committing")
 #: what is to be least: time, energy, or the mean time and so many standard deviations of it
 OBJECTIVES = ("time", "energy", "steady")
+#: an efficiency that nobody would wait for
+_HOPELESS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,34 @@ class IntervalPlan:
         }
 
     @property
+    def is_hopeless(self) -> bool:
+        """Whether next to nothing is ever done, however one commits."""
+        return self.efficiency < _HOPELESS
+
+    @property
     def reason(self) -> str:
         rate = failure_rate(self.levels)
         if not rate:
             return "nothing ever fails: a commit would only cost time"
         if self.pattern is None:
             return "a commit costs more than it would save"
-        waste = (1 / self.efficiency - 1) if self.efficiency else inf
+        if self.is_hopeless:
+            return self._hopeless
+        waste = 1 / self.efficiency - 1
         return (
             f"a failure every {show_duration(1 / rate)}; commits, restarts and work that is lost take "
             f"{waste:.1%} on top of the work{self._traded}"
+        )
+
+    @property
+    def _hopeless(self) -> str:
+        """Why next to nothing is ever done: a failure of any level comes before the longest step ends."""
+        slow = max(self.levels, key=lambda level: max(level.commit, level.restart))
+        what = "commit to" if slow.commit >= slow.restart else "restart from"
+        seconds, between = max(slow.commit, slow.restart), 1 / failure_rate(self.levels)
+        return (
+            f"hopeless: next to nothing is ever done; a {what} {slow.name} takes {show_duration(seconds)}, "
+            f"and a failure comes every {show_duration(between)}: it must be quicker, or failures fewer"
         )
 
     @property

@@ -35,20 +35,14 @@ class Quiet(NamedTuple):
 
     revision: int
     arrivals: int
-    time: float
+    #: it may be otherwise from then on, even if nothing has happened
+    until: float
 
-    @classmethod
-    def now(cls, snapshot: Snapshot) -> "Quiet":
-        """At this moment."""
-        return cls(snapshot.revision, snapshot.waiting.arrivals, snapshot.now)
-
-    def lasts(self, snapshot: Snapshot, seconds: float) -> bool:
-        """Whether nothing has happened since, and that was no longer ago."""
-        return (
-            self.revision == snapshot.revision
-            and self.arrivals == snapshot.waiting.arrivals
-            and snapshot.now - self.time < seconds
-        )
+    def lasts(self, snapshot: Snapshot) -> bool:
+        """Whether there still is nothing to do."""
+        if self.revision != snapshot.revision or self.arrivals != snapshot.waiting.arrivals:
+            return False
+        return snapshot.now < self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +59,8 @@ class _Elastic:
     waiting, and a full queue keeps sizes small and therefore efficient. Orders of service and of worth must
     agree, or nodes would go round in circles.
 
-    What a job holds beyond the nodes that it asked for is lent: if all who wait can start on such and on
-    idle nodes, on the fewest that each can use, they start at once, whatever those are worth elsewhere.
+    While all who wait can start, on the fewest nodes that each can use, they start at once, whatever those
+    are worth elsewhere: only who could not start anyhow competes by worth.
 
     The work of a job of one size counts ``fixed`` times: it goes earlier, and jobs that can fill any gap
     remain for the end. Each second since its submission counts as ``aging`` node-seconds of work that a
@@ -86,8 +80,9 @@ class _Elastic:
     malleable jobs, makespan and mean response were below those of every published strategy. Without any,
     response was 10 % below the best of them, MEBF, and makespan 2 % above it (6 % below EASY); with 10 %,
     makespan was between 5 % below and 0.3 % above. ``bias`` from 0.1 up costs makespan where jobs
-    scale badly. What goes for jobs that wait too long, and for lent nodes, was chosen on workloads like
-    those of production machines (``builtin:production``), whose users ask for far more time than they need.
+    scale badly. What goes for jobs that wait too long, and for who comes while there is room, was chosen on
+    workloads like those of production machines (``builtin:production``), whose users ask for far more time
+    than they need.
     """
 
     essential: ClassVar[tuple[str, ...]] = ("bias", "hysteresis", "cost", "patience")
@@ -161,6 +156,21 @@ class _Elastic:
                 return sharing
             takers = growing
 
+    def quiet(self, snapshot: Snapshot) -> Quiet:
+        """There is nothing to do now."""
+        until = min(snapshot.now + self.recheck, self.ask_again(snapshot))
+        return Quiet(snapshot.revision, snapshot.waiting.arrivals, until)
+
+    def ask_again(self, snapshot: Snapshot, memory: Quiet | None = None) -> float:
+        """When the job that has waited longest will have waited too long, or one may be resized again."""
+        now, again, oldest = snapshot.now, inf, snapshot.waiting.oldest
+        if oldest is not None and oldest.walltime < inf and oldest.submitted + self.patience > now:
+            again = oldest.submitted + self.patience
+        if self.dwell:
+            rested = (one.resized_at + self.dwell for one in snapshot.running.values())
+            again = min(again, min((time for time in rested if time > now), default=inf))
+        return again
+
     def ready(self, snapshot: Snapshot, scopes: Scopes) -> Scopes:
         """Those of them that may be resized now."""
         now, ends, resting = snapshot.now, snapshot.ends, snapshot.resting
@@ -175,7 +185,7 @@ class _Elastic:
             for scope in scopes
             if (running := scope.running).resized_at != now
             and running.expected_end - now > least
-            and now - running.resized_at >= dwell
+            and running.resized_at + dwell <= now
             and running.job.id not in resting
         ]
 
@@ -184,7 +194,7 @@ class _Elastic:
         if self.patience == inf:
             return None
         oldest = snapshot.waiting.oldest
-        if oldest is None or snapshot.now - oldest.submitted < self.patience or oldest.walltime == inf:
+        if oldest is None or snapshot.now < oldest.submitted + self.patience or oldest.walltime == inf:
             return None
         return oldest
 
@@ -206,10 +216,9 @@ class _Elastic:
 
 def has_room(snapshot: Snapshot, free: int, givers: Iterable[Scope[Running]]) -> bool:
     """Whether all who wait could start, each on the fewest nodes that it can use, on those that are free and
-    those that running jobs hold beyond what they asked for."""
+    those that running jobs could give."""
     waiting = snapshot.waiting
-    for scope in givers:
-        free += max(0, min(scope.nodes, len(scope.running.nodes) - scope.running.job.nodes))
+    free += sum(scope.nodes for scope in givers)
     if len(waiting) > free:
         return False
     for job in waiting:
@@ -377,16 +386,16 @@ class ElasticQueue(_Elastic, QueueStrategy):
         idle, waiting = snapshot.idle, snapshot.waiting
         if not idle or waiting.first is None:
             return (), None
-        if memory is not None and memory.lasts(snapshot, self.recheck):
+        if memory is not None and memory.lasts(snapshot):
             return (), memory
         if next(waiting.within(len(waiting), Hole(idle)), None) is None:
-            return (), Quiet.now(snapshot)  # nobody fits, whatever is best
+            return (), self.quiet(snapshot)  # nobody fits, whatever is best
         sharing = self.share(snapshot, only_starts=True)
         sizes = {
             job_id: sharing.growth.targets.get(job_id, least) for job_id, least in sharing.starts.items()
         }
         starts = [Start(*one, f"makes good use of {count_nodes(one[1])}") for one in sizes.items()]
-        return starts, None if starts else Quiet.now(snapshot)
+        return starts, None if starts else self.quiet(snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,10 +417,10 @@ class Elastic(_Elastic, MalleabilityStrategy):
         head, idle = outlook
         if idle != snapshot.idle or (not idle and head is None):
             return (), None
-        if memory is not None and memory.lasts(snapshot, self.recheck):
+        if memory is not None and memory.lasts(snapshot):
             return (), memory
         if not (idle and snapshot.takers) and (snapshot.waiting.first is None or not snapshot.givers):
-            return (), Quiet.now(snapshot)
+            return (), self.quiet(snapshot)
         sharing, resizes = self.share(snapshot), []
         for job_id, size in sharing.gives.items():
             given = count_nodes(len(snapshot.running[job_id].nodes) - size)
@@ -424,4 +433,4 @@ class Elastic(_Elastic, MalleabilityStrategy):
             if job_id in snapshot.running:
                 more = count_nodes(size - len(snapshot.running[job_id].nodes), "idle")
                 resizes.append(Resize(job_id, size, f"makes the most of {more}"))
-        return resizes, None if resizes else Quiet.now(snapshot)
+        return resizes, None if resizes else self.quiet(snapshot)

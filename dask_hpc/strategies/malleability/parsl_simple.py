@@ -54,7 +54,7 @@ class ParslSimple(MalleabilityStrategy):
                 reason = f"{tasks:g} tasks are left for {slots} slots"
             elif tasks == 0 or (self.scale_in and slots > tasks):
                 idle_since[job.id] = (memory or {}).get(job.id, now)
-                if now - idle_since[job.id] >= self.max_idletime:
+                if idle_since[job.id] + self.max_idletime <= now:
                     least = max(job.min_nodes, int(min(tasks, slots)))
                     target = smallest_legal(job.constraint, least, slots) or slots
                 reason = f"only {tasks:g} tasks are left for {slots} slots"
@@ -62,3 +62,8 @@ class ParslSimple(MalleabilityStrategy):
                 idle -= max(0, target - slots)
                 resizes.append(Resize(job.id, target, reason))
         return resizes, idle_since
+
+    def ask_again(self, snapshot: Snapshot, memory: Mapping[str, float] | None) -> float:
+        """When nodes will have been idle for long enough."""
+        ends = (since + self.max_idletime for since in (memory or {}).values())
+        return min((time for time in ends if time > snapshot.now), default=inf)

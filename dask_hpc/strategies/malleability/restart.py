@@ -51,13 +51,19 @@ class Restart(PerformanceAware):
         resizes, memory = PerformanceAware.decide(self, snapshot, outlook, memory)
         if resizes or snapshot.is_resizing or (outlook.head is None and not outlook.idle):
             return resizes, memory
-        now = snapshot.now
-        jobs = [r for r in snapshot.restartable if now - max(r.started, r.resized_at) >= self.pause]
+        jobs = [r for r in snapshot.restartable if self._rested(r) <= snapshot.now]
         if outlook.head is not None:
             if self.priority != "waiting":
                 return (), memory
             return self._for(outlook.head, jobs, snapshot, outlook), memory
         return self._growth(jobs, snapshot, outlook), memory
+
+    def ask_again(self, snapshot: Snapshot, memory: Any) -> float:
+        """When another job will have been left alone for long enough."""
+        return min((t for r in snapshot.restartable if (t := self._rested(r)) > snapshot.now), default=inf)
+
+    def _rested(self, running: Running) -> float:
+        return max(running.started, running.resized_at) + self.pause
 
     def _for(self, head: Job, jobs: Sequence[Running], snapshot: Snapshot, outlook: Outlook) -> list[Resize]:
         """Restarts that let the head start earlier, if they pay; those first that cost least for a node."""
