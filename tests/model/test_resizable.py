@@ -103,3 +103,23 @@ def test_who_is_not_there_is_not_missed():
     assert indices.resizable.pop("nobody") is None
     with pytest.raises(KeyError):
         del indices.resizable["nobody"]
+
+
+@pytest.mark.parametrize("leave", [lambda kept: kept.pop("a"), lambda kept: kept.__delitem__("a")])
+def test_who_has_left_could_neither_give_nor_take(leave):
+    indices = Indices(Node(str(i)) for i in range(4))
+    indices.waiting.add(Job(id="a", nodes=2, kind="malleable", min_nodes=1, max_nodes=4))
+    indices.start("a", 2)
+    kept = indices.resizable
+    assert [*kept.givers] == [*kept.takers] == ["a"]
+    leave(kept)
+    assert not kept and not kept.givers and not kept.takers and kept.pop("a") is None
+
+
+def test_who_is_as_small_or_as_large_as_may_be_is_found_on_one_side_only():
+    indices = Indices(Node(str(i)) for i in range(4))
+    indices.waiting.add(Job(id="a", nodes=2, kind="malleable", min_nodes=1, max_nodes=4))
+    running = indices.start("a", 2)
+    for size, gives, takes in ((1, [], ["a"]), (4, ["a"], []), (3, ["a"], ["a"])):
+        indices.resizable["a"] = running._replace(nodes=tuple(map(str, range(size))))
+        assert [*indices.resizable.givers] == gives and [*indices.resizable.takers] == takes

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted import scripted
 from test_properties import arrivals, platforms, play, rows
 
 from dask_hpc import Policy, simulate
@@ -53,6 +54,16 @@ def test_a_phase_is_measured_from_when_it_begins():
     again = steady(Arrival(job(), 100.0, HALVES), 0.5)
     again.begin(0.0, 4)
     assert again.mtct() == pytest.approx(1), "who begins again where the second phase does is in it"
+
+
+def test_a_phase_ends_when_it_ends_whatever_the_size():
+    """Of the first half 40 s are done on four nodes, what is left of it on eight."""
+    machine = Measured(9, scripted({10.0: [("a", 8)]}), None)
+    other = Job(id="b", nodes=1, submitted=10.0)
+    machine.run([Arrival(job(max_nodes=8), 100.0, HALVES), Arrival(other, 0.0)])
+    turn = 10 + (400 / 3 - 40) / 8
+    assert [now for now, _ in machine.seen if now > 10] == [pytest.approx(turn)]
+    assert machine.indices.now == pytest.approx(turn + 400 / 3 / 8**0.5)
 
 
 def test_a_resize_in_the_middle_of_a_phase():

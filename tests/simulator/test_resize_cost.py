@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from scripted import scripted
 
 from dask_hpc import simulate
 from dask_hpc.model.errors import InputError
@@ -95,3 +96,15 @@ def test_as_people_write_it():
     ):
         with pytest.raises(InputError, match=message):
             read_platform({"nodes": 2, "resize": wrong})
+
+
+def test_what_a_job_gives_is_its_own_while_it_stands_still():
+    """Four nodes for 10 s and 5 s more, then two for the 180 s that are left."""
+    arrivals = [
+        Arrival(Job(id="m", nodes=4, min_nodes=2, kind="malleable"), 100.0),
+        Arrival(Job(id="r", nodes=1, submitted=10.0), 1.0),
+    ]
+    platform = Platform(5, resize=ResizeCost(fixed=5.0))
+    result = simulate(arrivals, platform=platform, policy=scripted({10.0: [("m", 2)]}))
+    assert result.jobs["end"][0] == 195.0
+    assert result.record.details[0].node_seconds == 4 * 15.0 + 2 * 180.0

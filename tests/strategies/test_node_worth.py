@@ -4,18 +4,29 @@ import random
 from itertools import chain, islice
 from math import inf
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import Indices, Snapshot
-from dask_hpc.model.speedup import CONSTRAINTS, Amdahl, Linear, PowerLaw, is_legal
+from dask_hpc.model.speedup import CONSTRAINTS, Amdahl, Linear, PowerLaw, Tabulated, is_legal
 from dask_hpc.model.waiting import Hole
-from dask_hpc.strategies.malleability import elastic
+from dask_hpc.strategies.malleability import elastic, worth
 from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue
 from dask_hpc.strategies.malleability.grow_shrink import left
-from dask_hpc.strategies.malleability.worth import Growth, Room, Scales, Value, are_dearer, scaling, weight_of
+from dask_hpc.strategies.malleability.worth import (
+    SURELY,
+    Growth,
+    Room,
+    Scales,
+    Value,
+    are_dearer,
+    scaling,
+    weight_of,
+    work_of,
+)
 from dask_hpc.strategies.strategy import outlook_after
 
 CURVES = (Linear(), PowerLaw(0.9), PowerLaw(0.5), Amdahl(0.1), None)
@@ -268,3 +279,126 @@ def test_growth_against_looking_at_all(seed):
         values[job.id] = Value(job.speedup or Linear(), draw.random())
         growth.join(job, least, values[job.id])
         sizes[job.id] = (10**9 + number, least, job)
+
+
+def test_weight_and_work_by_hand():
+    assert [weight_of(work, 0.5) for work in (0.25, 1.0, 4.0, inf)] == [1.0, 1.0, 0.5, 0.0]
+    assert weight_of(4.0, 0.0) == weight_of(inf, 0.0) == 1.0
+    assert work_of(Job(id="a", nodes=4, walltime=10.0)) == 40.0
+    assert (
+        work_of(Job(id="a", nodes=4, kind="moldable", min_nodes=1, walltime=10.0, speedup=Amdahl(1.0)))
+        == 10.0
+    )
+    assert Value(Linear(), 1.0).speed(0) == 0.0 and Value(Linear(), 1.0, drag=0.5).speed(2) == 1.0
+    falls = [
+        Value(one, 1.0).falls for one in (*CURVES[:4], PowerLaw(1.0), PowerLaw(1.2), Tabulated(((1, 1.0),)))
+    ]
+    assert falls == [True] * 5 + [False] * 2
+
+
+def test_nodes_of_a_user_count_over_the_priority_of_a_job():
+    scales = Scales(0.0, 1.0, 0.0, 0.0, True, fairness=10.0, held={"a": 4})
+    for priority, counts in ((0.0, 40.0), (0.5, 80.0), (2.0, 20.0), (-1.0, 40.0)):
+        job = Job(id="a", nodes=1, user="a", priority=priority)
+        assert scales.effective(job, 100.0, 0.0) == 100.0 + counts
+
+
+def test_early_arrivals_are_served_before_much_later_ones():
+    queue = ElasticQueue(aging=0.5)
+    early, late = (Job(id="a", nodes=1, walltime=100.0, submitted=time) for time in (0.0, 10.0))
+    assert queue.rank(late) - queue.rank(early) == 5.0
+
+
+def several_running(count, walltime):
+    """Each on two nodes, the later with more to do."""
+    indices = Indices(Node(str(i)) for i in range(3 * count))
+    for number in range(count):
+        more = {"walltime": walltime * (1 + number), "speedup": PowerLaw(0.8), "min_nodes": 1, "max_nodes": 9}
+        indices.waiting.add(Job(id=str(number), nodes=2, kind="malleable", **more))
+        indices.start(str(number), 2)
+    return indices
+
+
+@pytest.fixture
+def weighed(monkeypatch):
+    """Who is weighed, one after the other."""
+    names, weigh = [], worth._FirstStep.weigh
+
+    def watch(step, running, *rest):
+        names.append(running.job.id)
+        return weigh(step, running, *rest)
+
+    monkeypatch.setattr(worth._FirstStep, "weigh", watch)
+    return names
+
+
+def test_who_has_been_weighed_is_not_weighed_again_until_it_matters(weighed):
+    indices = several_running(40, 1e4)
+    takers, givers = indices.resizable.takers.values(), indices.resizable.givers.values()
+    for moment, most in ((0.0, 40), (10.0, 2), (500.0, 2)):
+        scales = Scales(moment, 0.5, 0.05, 0.0, True)
+        weighed.clear()
+        growth = Growth(1, takers, {}, scales)
+        growth.spread()
+        assert growth.targets == {"0": 3} and len(weighed) <= most
+        weighed.clear()
+        assert Room(givers, {}, scales).give(1, inf) == {"39": 1} and len(weighed) <= most
+        assert len(weighed) > 0
+
+
+def test_a_worth_that_is_reached_exactly_is_reached():
+    indices = several_running(3, 100.0)
+    givers, scales = indices.resizable.givers.values(), Scales(0.0, 0.5, 0.0, 0.0, True)
+    curve = PowerLaw(0.8)
+    values = [Value(curve, weight_of(100.0 * (1 + n) * curve.factor(2), 0.5)).between(1, 2) for n in range(3)]
+    least = min(values)
+    assert are_dearer(givers, {}, scales, least) and not are_dearer(givers, {}, scales, least * SURELY)
+    for room in (Room(givers, {}, scales), Room(givers, {}, scales)):
+        assert room.give(1, least) == {} and room.give(1, least * SURELY) == {"2": 1}
+
+
+@pytest.mark.parametrize(
+    "curves", [(Linear(), Linear()), (Amdahl(0.01), PowerLaw(0.7)), (Amdahl(0.2), Amdahl(0.01))]
+)
+@pytest.mark.parametrize("idle", [1, 7, 64, 300, 1000])
+def test_many_nodes_at_once_are_given_as_one_by_one(curves, idle):
+    scales = Scales(0.0, 0.03, 0.0, 0.0, True)
+    growth, by_hand = Growth(idle, (), {}, scales), {"0": 1, "1": 1}
+    values = [Value(curve, weight) for curve, weight in zip(curves, (1.0, 0.9), strict=True)]
+    for number, value in enumerate(values):
+        job = Job(id=str(number), nodes=1, kind="malleable", max_nodes=200 + 300 * number, walltime=10.0)
+        growth.join(job, 1, value)
+    growth.spread()
+    for _ in range(idle):
+        steps = [(-values[int(n)].between(s, s + 1), n) for n, s in by_hand.items() if s < 200 + 300 * int(n)]
+        if steps:
+            by_hand[min(steps)[1]] += 1
+    assert growth.targets == {name: size for name, size in by_hand.items() if size > 1}
+    assert growth.idle == idle - sum(by_hand.values()) + 2
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers())
+def test_who_may_be_resized(seed):
+    draw = random.Random(seed)
+    indices = some_machine(draw)
+    if draw.random() < 0.7:
+        indices.resting.clear()
+    indices.now = draw.choice([indices.now, *(one.expected_end for one in indices.running.values())])
+    if indices.now == inf:
+        return
+    snapshot, wish = (
+        Snapshot(indices),
+        draw.choice([Elastic(), Elastic(guard=20.0), *some_wish(draw, (Elastic,))]),
+    )
+    all_rest = not len(snapshot.waiting) and len(snapshot.resting) >= len(snapshot.running)
+    for scopes in (snapshot.givers, snapshot.takers):
+        may = [
+            one
+            for one in scopes
+            if one.running.resized_at != snapshot.now
+            and one.running.resized_at + wish.dwell <= snapshot.now
+            and left(one.running, snapshot.now) > max(wish.guard, wish.cost)
+            and (all_rest or one.running.job.id not in snapshot.resting)
+        ]
+        assert [*wish.ready(snapshot, scopes)] == may
