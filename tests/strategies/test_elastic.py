@@ -106,6 +106,14 @@ def test_also_where_it_is_sure_that_they_are_worth_more_where_they_are():
         assert sizes(indices, Elastic(bias=1.0)) == given
 
 
+def test_and_if_there_are_as_many_of_them_as_nodes():
+    indices = borrowing(4, 2, 4, walltime=10.0)
+    wait(indices, ("next", 1, 10_000), ("another", 1, 10_000))
+    assert sizes(indices, Elastic(bias=1.0)) == {"wide": 2}
+    wait(indices, ("one more", 1, 10_000))
+    assert sizes(indices, Elastic(bias=1.0)) == {}
+
+
 def test_but_not_if_one_of_them_were_left_without():
     indices = borrowing(8, 2, 8, walltime=10.0)
     wait(indices, ("next", 4, 10_000), ("another", 3, 10_000))

@@ -387,10 +387,8 @@ def test_who_may_be_resized(seed):
     indices.now = draw.choice([indices.now, *(one.expected_end for one in indices.running.values())])
     if indices.now == inf:
         return
-    snapshot, wish = (
-        Snapshot(indices),
-        draw.choice([Elastic(), Elastic(guard=20.0), *some_wish(draw, (Elastic,))]),
-    )
+    snapshot = Snapshot(indices)
+    wish = draw.choice([Elastic(), Elastic(guard=20.0), *some_wish(draw, (Elastic,))])
     all_rest = not len(snapshot.waiting) and len(snapshot.resting) >= len(snapshot.running)
     for scopes in (snapshot.givers, snapshot.takers):
         may = [
