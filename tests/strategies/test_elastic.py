@@ -114,6 +114,14 @@ def test_and_if_there_are_as_many_of_them_as_nodes():
     assert sizes(indices, Elastic(bias=1.0)) == {}
 
 
+def test_who_goes_ahead_of_the_queue_is_not_the_one_who_counts_most():
+    indices = borrowing(4, 2, 4, walltime=10_000.0)
+    indices.waiting.rerank(ElasticQueue(bias=1.0))
+    indices.waiting.add(Job(id="ahead", nodes=4, walltime=1e6), ahead=1)
+    wait(indices, ("next", 2, 1.0))
+    assert sizes(indices, Elastic(bias=1.0)) == {"wide": 2}
+
+
 def test_but_not_if_one_of_them_were_left_without():
     indices = borrowing(8, 2, 8, walltime=10.0)
     wait(indices, ("next", 4, 10_000), ("another", 3, 10_000))

@@ -309,11 +309,11 @@ def test_early_arrivals_are_served_before_much_later_ones():
     assert queue.rank(late) - queue.rank(early) == 5.0
 
 
-def several_running(count, walltime):
+def several_running(count, walltime, speedup=CURVES[1]):
     """Each on two nodes, the later with more to do."""
     indices = Indices(Node(str(i)) for i in range(3 * count))
     for number in range(count):
-        more = {"walltime": walltime * (1 + number), "speedup": PowerLaw(0.8), "min_nodes": 1, "max_nodes": 9}
+        more = {"walltime": walltime * (1 + number), "speedup": speedup, "min_nodes": 1, "max_nodes": 9}
         indices.waiting.add(Job(id=str(number), nodes=2, kind="malleable", **more))
         indices.start(str(number), 2)
     return indices
@@ -349,7 +349,7 @@ def test_who_has_been_weighed_is_not_weighed_again_until_it_matters(weighed):
 def test_a_worth_that_is_reached_exactly_is_reached():
     indices = several_running(3, 100.0)
     givers, scales = indices.resizable.givers.values(), Scales(0.0, 0.5, 0.0, 0.0, True)
-    curve = PowerLaw(0.8)
+    curve = CURVES[1]
     values = [Value(curve, weight_of(100.0 * (1 + n) * curve.factor(2), 0.5)).between(1, 2) for n in range(3)]
     least = min(values)
     assert are_dearer(givers, {}, scales, least) and not are_dearer(givers, {}, scales, least * SURELY)
@@ -357,24 +357,62 @@ def test_a_worth_that_is_reached_exactly_is_reached():
         assert room.give(1, least) == {} and room.give(1, least * SURELY) == {"2": 1}
 
 
-@pytest.mark.parametrize(
-    "curves", [(Linear(), Linear()), (Amdahl(0.01), PowerLaw(0.7)), (Amdahl(0.2), Amdahl(0.01))]
-)
+THREE = [
+    (Linear(),) * 3,
+    (Amdahl(0.01), PowerLaw(0.7), PowerLaw(0.72)),
+    (Amdahl(0.2), Amdahl(0.01), Linear()),
+]
+
+
+@pytest.mark.parametrize("curves", THREE)
 @pytest.mark.parametrize("idle", [1, 7, 64, 300, 1000])
 def test_many_nodes_at_once_are_given_as_one_by_one(curves, idle):
-    scales = Scales(0.0, 0.03, 0.0, 0.0, True)
-    growth, by_hand = Growth(idle, (), {}, scales), {"0": 1, "1": 1}
-    values = [Value(curve, weight) for curve, weight in zip(curves, (1.0, 0.9), strict=True)]
+    most, weights = (200, 500, 150), (1.0, 0.9, 0.95)
+    values = [Value(curve, weight) for curve, weight in zip(curves, weights, strict=True)]
+    growth, by_hand = Growth(idle, (), {}, Scales(0.0, 0.03, 0.0, 0.0, True)), [1, 1, 1]
     for number, value in enumerate(values):
-        job = Job(id=str(number), nodes=1, kind="malleable", max_nodes=200 + 300 * number, walltime=10.0)
+        job = Job(id=str(number), nodes=1, kind="malleable", max_nodes=most[number], walltime=10.0)
         growth.join(job, 1, value)
     growth.spread()
     for _ in range(idle):
-        steps = [(-values[int(n)].between(s, s + 1), n) for n, s in by_hand.items() if s < 200 + 300 * int(n)]
+        steps = [(-values[n].between(s, s + 1), n) for n, s in enumerate(by_hand) if s < most[n]]
         if steps:
             by_hand[min(steps)[1]] += 1
-    assert growth.targets == {name: size for name, size in by_hand.items() if size > 1}
-    assert growth.idle == idle - sum(by_hand.values()) + 2
+    assert growth.targets == {str(number): size for number, size in enumerate(by_hand) if size > 1}
+    assert growth.idle == idle + 3 - sum(by_hand)
+
+
+def test_what_is_remembered_holds_until_it_is_said_to():
+    """At least what it was worth then, and at most what it will be worth in the end."""
+    indices = several_running(5, 100.0)
+    scales = Scales(10.0, 0.5, 0.05, 0.0, True)
+    Growth(100, indices.resizable.takers.values(), {}, scales).spread()
+    assert are_dearer(indices.resizable.givers.values(), {}, scales, 0.0)
+    for scope in indices.resizable.takers.values():
+        step, running = scope.known, scope.running
+        law, until, most = step.high
+        assert law == scales.law and 10.0 < until < running.expected_end
+        for time in (10.0, (10.0 + until) / 2, until):
+            assert 0.0 < step.worth(running, scales._replace(now=time), time) <= most
+    for scope in indices.resizable.givers.values():
+        law, since, least = scope.known.low
+        assert law == scales.law and since == 10.0
+        for time in (10.0, 50.0, 200.0):
+            assert 0.0 < least <= scope.known.worth(scope.running, scales._replace(now=time), time)
+
+
+def test_a_new_measurement_counts_at_once():
+    """Who only communicates does not profit from nodes."""
+    indices = several_running(2, 100.0, speedup=None)
+    givers, takers, scales = indices.resizable.givers, indices.resizable.takers, Scales(0, 0, 0, 0, True)
+    for measured in ({"0": 0.0, "1": 1e9}, {"0": 1e9, "1": 0.0}, {"0": 0.0, "1": 1e9}):
+        idle, busy = sorted(measured, key=measured.get, reverse=True)
+        for first in (idle, busy):
+            assert are_dearer([givers[first]], measured, scales, 0.5) == (first == busy)
+        assert Room(givers.values(), measured, scales).give(1, 0.5) == {idle: 1}
+        growth = Growth(1, takers.values(), measured, scales)
+        growth.spread()
+        assert growth.targets == {busy: 3}
 
 
 @settings(max_examples=200, deadline=None)
