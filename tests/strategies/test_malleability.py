@@ -4,11 +4,14 @@ import pytest
 from small_machine import machine, sizes, started, wait
 
 from dask_hpc.model.job import Job
+from dask_hpc.model.plan import Start
+from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.malleability.egs import Egs
 from dask_hpc.strategies.malleability.fcfs_malleable import FcfsMalleable
 from dask_hpc.strategies.malleability.fpsma import Fpsma
-from dask_hpc.strategies.malleability.grow_shrink import grown, shrink_for, shrunk
+from dask_hpc.strategies.malleability.grow_shrink import grown, leaving, shrink_for, shrunk
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
+from dask_hpc.strategies.strategy import outlook_after
 
 
 def range_of(constraint, least, size, most):
@@ -171,3 +174,27 @@ def test_who_cannot_give_is_not_asked():
     started(indices, "more", 10, 4)
     found = shrink_for(indices.running.values(), 3, Job(id="next", nodes=5))
     assert [(resize.job, resize.nodes) for resize in found] == [("more", 7)]
+
+
+def test_what_will_be_given_back():
+    """By who is shrinking, and by services that were told to."""
+    indices = machine(8, now=0.0)
+    assert leaving(Snapshot(indices)) == 0
+    started(indices, "a", 4)
+    indices.begin_resize("a", 1)
+    assert leaving(Snapshot(indices)) == 3
+    indices.lend("copies", ["4", "5"], 2)
+    indices.want_back("copies", 2)
+    assert leaving(Snapshot(indices)) == 5
+    indices.finish_resize("a")
+    assert leaving(Snapshot(indices)) == 2
+
+
+def test_what_is_left_when_some_start():
+    indices = machine(8, now=0.0)
+    wait(indices, ("a", 2, 1.0), ("b", 3, 1.0))
+    snapshot = Snapshot(indices)
+    for names, head, idle in (("", "a", 8), ("a", "b", 6), ("b", "a", 5), ("ab", None, 3)):
+        starts = [Start(name, {"a": 2, "b": 3}[name], "") for name in names]
+        found = outlook_after(snapshot, starts)
+        assert (found.head and found.head.id, found.idle) == (head, idle)
