@@ -50,7 +50,7 @@ def test_a_job_gives_what_plain_dask_gives(name, clients):
 @pytest.mark.timed
 def test_thin_sum_in_a_job_takes_no_longer():
     """Its root tasks are shorter than what it takes to ask for the next ones. The best of several runs by
-    turns: single ones differ by a fifth, as whatever else a machine does makes them longer and none shorter."""
+    turns: single ones differ by a fifth, as what else a machine does makes them longer and none shorter."""
     run = WORKLOADS["thin-sum"].run
 
     def took(client, ours):
