@@ -248,7 +248,7 @@ class Meter:
     def attach(self, scheduler, plugin):
         """To all ways from Dask's code into ours, and back."""
         self.calibrate()
-        exit_ = scheduler.stimulus_queue_slots_maybe_opened
+        exit_ = scheduler.stimulus_queue_slots_maybe_opened.__self__
         exit_._plain = self.dasks(exit_._plain)
         for name in HOOKS:
             setattr(plugin, name, self.ours(name, getattr(plugin, name)))

@@ -167,6 +167,12 @@ class Waves(compat.QueueExit):
         if not self._is_closed:
             self.attempt(self._work)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for slots, or the queue is shut. Who begins to wait as Dask's queue goes on
+        wakes us."""
+        return bool(self.pending) or self.is_shut or self.queues.wants_look
+
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task: one look for all that end in this turn."""
         if self.is_shut or self.queues.wants_look:
