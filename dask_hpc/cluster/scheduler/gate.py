@@ -80,7 +80,7 @@ class Gate:
         if start == "no-worker":
             job.held.pop(key, None)
             job.ready.discard(key)
-        if finish == "memory":  # nearly always
+        if finish == "memory":
             return job.settle(key)
         if finish in compat.UNFINISHED:
             if key not in job.unfinished:
@@ -228,6 +228,7 @@ class Gate:
 
     def confine(self, job: LiveJob) -> None:
         """The job starts tasks on its own workers only, whether it was restricted before or not."""
+        self.waves.remember_places()
         was_confined, job.confined = job.confined, True
         job.gate.clear()
         job.gate.update(job.workers)
