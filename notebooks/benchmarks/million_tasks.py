@@ -22,6 +22,7 @@ import sys
 from collections import Counter, deque
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial, wraps
+from math import exp, log
 from random import Random
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
@@ -42,7 +43,7 @@ QUIET = {
     "distributed.scheduler.work-stealing-interval": "1h",  # it is on, and never looks
     "distributed.scheduler.worker-ttl": None,
 }
-BATCH, LEAVES, BLOCK = 64, 20, 8 << 20
+BATCH, LEAVES, BLOCK = 16, 20, 8 << 20
 INT = pickled(int)
 
 
@@ -365,7 +366,6 @@ class Side:
 
     async def manage(self, policy):
         self.meter = Meter()
-        self.scheduler.valid_workers = self.meter.dasks(self.scheduler.valid_workers)  # ours asks it at times
         self.manager = await dask_hpc.manage(self.client, policy=policy)
         self.plugin = self.scheduler.plugins["dask-hpc"]
 
@@ -447,7 +447,35 @@ class _Again:
         pass
 
 
-KINDS = {"no job": in_no_job, "one job on all nodes": in_one_job, "restricted jobs": in_jobs}
+UNMANAGED = "not managed"  # what the rig finds between two schedulers that have never heard of us
+KINDS = {
+    UNMANAGED: in_no_job,
+    "no job": in_no_job,
+    "one job on all nodes": in_one_job,
+    "restricted jobs": in_jobs,
+}
+
+
+async def null(workers, tasks, jobs, run):
+    """The ratio of two schedulers that are alike: what is within its interval says nothing."""
+    async with side(workers) as one, side(workers) as other:
+        for i in range(jobs):
+            for each in (one, other):
+                await each.submit(f"g{i}", tasks // jobs, nullcontext())
+        await one.settle()
+        await other.settle()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        pairs = await _by_turns(one, other, run)
+        gc.enable()
+        gc.unfreeze()
+        return {
+            "kind": UNMANAGED,
+            "workers": workers,
+            "live": len(one.scheduler.tasks),
+            "ratio": _ratio(pairs),
+        }
 
 
 async def cost(kind, workers, tasks, jobs, run, policy):
@@ -494,7 +522,7 @@ async def cost(kind, workers, tasks, jobs, run, policy):
             "ours_us": _middle(one[1] for one in pairs), "plain_middle_us": _middle(one[0] for one in pairs),
             "bytes": sum(grown.values()) / live,
             "bytes_by": {name: size / live for name, size in grown.most_common(10)},
-            "heartbeat_us": beats, "shown_ms": shown, "ingest": ingest, "errors": ours.plugin.errors,
+            "ratio": _ratio(pairs), "heartbeat_us": beats, "shown_ms": shown, "ingest": ingest, "errors": ours.plugin.errors,
         }  # fmt: skip
 
 
@@ -517,10 +545,23 @@ async def _by_turns(plain, ours, count):
 
 def _middle(values):
     """The mean without the outermost twentieths: in these the machine did something else."""
+    return _trimmed(values) / 1e3
+
+
+def _trimmed(values):
     values = sorted(values)
     cut = len(values) // 20
     kept = values[cut : len(values) - cut]
-    return sum(kept) / len(kept) / 1e3
+    return sum(kept) / len(kept)
+
+
+def _ratio(pairs, draws=400, seed=1):
+    """With us over without us: the geometric mean over pairs without the outermost twentieths, and between
+    what 95 % of its bootstrap lies. That tells the noise of this run; where things lie in memory differs from
+    run to run by another percent, so several runs are needed."""
+    logs, dice = [log(one[1] / one[0]) for one in pairs], Random(seed)
+    found = sorted(_trimmed(dice.choices(logs, k=len(logs))) for _ in range(draws))
+    return [exp(one) for one in (_trimmed(logs), found[draws // 40], found[-1 - draws // 40])]
 
 
 def _pairs(without, with_us, turns, count):
@@ -614,7 +655,9 @@ def main():
     parser.add_argument("--policy", default="fpsma-pwma")
     given = parser.parse_args()
     with dask.config.set(QUIET):
-        if given.what == "cost":
+        if given.what == "cost" and given.kind == UNMANAGED:
+            work = null(given.workers, given.tasks, given.jobs, given.run)
+        elif given.what == "cost":
             work = cost(given.kind, given.workers, given.tasks, given.jobs, given.run, given.policy)
         else:
             work = soak(given.workers, given.tasks, given.size, given.jobs, given.every, given.policy)

@@ -45,6 +45,8 @@ def _hook(plugin: "HpcPlugin") -> Callable[..., None]:
         typename: Any = None,
         startstops: Any = None,
         thread: Any = None,
+        status: Any = None,
+        metadata: Any = None,
         **more: Any,
     ) -> None:
         if held or tagged or watching or ends:
