@@ -522,7 +522,8 @@ async def cost(kind, workers, tasks, jobs, run, policy):
             "ours_us": _middle(one[1] for one in pairs), "plain_middle_us": _middle(one[0] for one in pairs),
             "bytes": sum(grown.values()) / live,
             "bytes_by": {name: size / live for name, size in grown.most_common(10)},
-            "ratio": _ratio(pairs), "heartbeat_us": beats, "shown_ms": shown, "ingest": ingest, "errors": ours.plugin.errors,
+            "ratio": _ratio(pairs),
+            "heartbeat_us": beats, "shown_ms": shown, "ingest": ingest, "errors": ours.plugin.errors,
         }  # fmt: skip
 
 
