@@ -22,7 +22,6 @@ import sys
 from collections import Counter, deque
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial, wraps
-from math import exp, log
 from random import Random
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
@@ -43,7 +42,7 @@ QUIET = {
     "distributed.scheduler.work-stealing-interval": "1h",  # it is on, and never looks
     "distributed.scheduler.worker-ttl": None,
 }
-BATCH, LEAVES, BLOCK = 16, 20, 8 << 20
+BATCH, LEAVES, BLOCK = 64, 20, 8 << 20
 INT = pickled(int)
 
 
@@ -557,12 +556,16 @@ def _trimmed(values):
 
 
 def _ratio(pairs, draws=400, seed=1):
-    """With us over without us: the geometric mean over pairs without the outermost twentieths, and between
-    what 95 % of its bootstrap lies. That tells the noise of this run; where things lie in memory differs from
+    """With us over without us: of the means, each without the outermost twentieths, and between what 95 % of
+    its bootstrap over pairs lies. That tells the noise of this run; where things lie in memory differs from
     run to run by another percent, so several runs are needed."""
-    logs, dice = [log(one[1] / one[0]) for one in pairs], Random(seed)
-    found = sorted(_trimmed(dice.choices(logs, k=len(logs))) for _ in range(draws))
-    return [exp(one) for one in (_trimmed(logs), found[draws // 40], found[-1 - draws // 40])]
+    dice = Random(seed)
+
+    def ratio(some):
+        return _trimmed(one[1] for one in some) / _trimmed(one[0] for one in some)
+
+    found = sorted(ratio(dice.choices(pairs, k=len(pairs))) for _ in range(draws))
+    return [ratio(pairs), found[draws // 40], found[-1 - draws // 40]]
 
 
 def _pairs(without, with_us, turns, count):
