@@ -57,13 +57,10 @@ def remember_places(scheduler: Any) -> Callable[[], None]:
 
     def valid_workers(task: Any) -> Any:
         places = task.worker_restrictions
-        if (
-            type(places) is not JobPlaces
-            or not places
-            or task.host_restrictions
-            or task.resource_restrictions
-        ):
+        if type(places) is not JobPlaces or task.host_restrictions or task.resource_restrictions:
             return plain(task)
+        if not places:
+            return None
         found = places.workers(scheduler)
         return found if found <= scheduler.running else found & scheduler.running
 

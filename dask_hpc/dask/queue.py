@@ -259,9 +259,19 @@ class QueueExit:
         self._loop = scheduler.loop
         #: whether nothing leaves the queue, which does not look at restrictions
         self.is_shut = False
-        self._put_back = put(vars(scheduler), _QUEUE_EXIT, self)
+        self._put_back = put(vars(scheduler), _QUEUE_EXIT, self.slots_open)
 
-    def __call__(self, *, stimulus_id: str) -> None:
+    @property
+    def is_awaited(self) -> bool:
+        """Whether something is to be done before Dask's queue or after it: asked with each task that ends. It
+        must not fail."""
+        return True
+
+    def slots_open(self, *, stimulus_id: str) -> None:
+        """Dask says so."""
+        if not self.is_awaited:
+            self._plain(stimulus_id=stimulus_id)
+            return
         if not self.is_shut:
             self.attempt(self.before_queue)
             self._plain(stimulus_id=stimulus_id)

@@ -248,7 +248,7 @@ class Meter:
     def attach(self, scheduler, plugin):
         """To all ways from Dask's code into ours, and back."""
         self.calibrate()
-        exit_ = scheduler.stimulus_queue_slots_maybe_opened
+        exit_ = scheduler.stimulus_queue_slots_maybe_opened.__self__
         exit_._plain = self.dasks(exit_._plain)
         for name in HOOKS:
             setattr(plugin, name, self.ours(name, getattr(plugin, name)))
@@ -365,7 +365,6 @@ class Side:
 
     async def manage(self, policy):
         self.meter = Meter()
-        self.scheduler.valid_workers = self.meter.dasks(self.scheduler.valid_workers)  # ours asks it at times
         self.manager = await dask_hpc.manage(self.client, policy=policy)
         self.plugin = self.scheduler.plugins["dask-hpc"]
 
@@ -447,7 +446,35 @@ class _Again:
         pass
 
 
-KINDS = {"no job": in_no_job, "one job on all nodes": in_one_job, "restricted jobs": in_jobs}
+UNMANAGED = "not managed"  # what the rig finds between two schedulers that have never heard of us
+KINDS = {
+    UNMANAGED: in_no_job,
+    "no job": in_no_job,
+    "one job on all nodes": in_one_job,
+    "restricted jobs": in_jobs,
+}
+
+
+async def null(workers, tasks, jobs, run):
+    """The ratio of two schedulers that are alike: what is within its interval says nothing."""
+    async with side(workers) as one, side(workers) as other:
+        for i in range(jobs):
+            for each in (one, other):
+                await each.submit(f"g{i}", tasks // jobs, nullcontext())
+        await one.settle()
+        await other.settle()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        pairs = await _by_turns(one, other, run)
+        gc.enable()
+        gc.unfreeze()
+        return {
+            "kind": UNMANAGED,
+            "workers": workers,
+            "live": len(one.scheduler.tasks),
+            "ratio": _ratio(pairs),
+        }
 
 
 async def cost(kind, workers, tasks, jobs, run, policy):
@@ -494,6 +521,7 @@ async def cost(kind, workers, tasks, jobs, run, policy):
             "ours_us": _middle(one[1] for one in pairs), "plain_middle_us": _middle(one[0] for one in pairs),
             "bytes": sum(grown.values()) / live,
             "bytes_by": {name: size / live for name, size in grown.most_common(10)},
+            "ratio": _ratio(pairs),
             "heartbeat_us": beats, "shown_ms": shown, "ingest": ingest, "errors": ours.plugin.errors,
         }  # fmt: skip
 
@@ -517,10 +545,27 @@ async def _by_turns(plain, ours, count):
 
 def _middle(values):
     """The mean without the outermost twentieths: in these the machine did something else."""
+    return _trimmed(values) / 1e3
+
+
+def _trimmed(values):
     values = sorted(values)
     cut = len(values) // 20
     kept = values[cut : len(values) - cut]
-    return sum(kept) / len(kept) / 1e3
+    return sum(kept) / len(kept)
+
+
+def _ratio(pairs, draws=400, seed=1):
+    """With us over without us: of the means, each without the outermost twentieths, and between what 95 % of
+    its bootstrap over pairs lies. That tells the noise of this run; where things lie in memory differs from
+    run to run by another percent, so several runs are needed."""
+    dice = Random(seed)
+
+    def ratio(some):
+        return _trimmed(one[1] for one in some) / _trimmed(one[0] for one in some)
+
+    found = sorted(ratio(dice.choices(pairs, k=len(pairs))) for _ in range(draws))
+    return [ratio(pairs), found[draws // 40], found[-1 - draws // 40]]
 
 
 def _pairs(without, with_us, turns, count):
@@ -614,7 +659,9 @@ def main():
     parser.add_argument("--policy", default="fpsma-pwma")
     given = parser.parse_args()
     with dask.config.set(QUIET):
-        if given.what == "cost":
+        if given.what == "cost" and given.kind == UNMANAGED:
+            work = null(given.workers, given.tasks, given.jobs, given.run)
+        elif given.what == "cost":
             work = cost(given.kind, given.workers, given.tasks, given.jobs, given.run, given.policy)
         else:
             work = soak(given.workers, given.tasks, given.size, given.jobs, given.every, given.policy)

@@ -199,8 +199,10 @@ async def test_after_it_what_is_new_goes_last(c, s, a):
     futures = c.map(blocked, ["go"] * 30, range(30), pure=False)
     await async_poll_for(lambda: len(s.tasks) == 30, 10)
     last = max(s.tasks[f.key].priority for f in futures)
+    assert len(plugin_of(s).control.tagged) == 30
     await m.set(**{"settings.fair-shares": False})
     assert plugin_of(s).control.shares is None
+    assert not plugin_of(s).control.tagged  # of which every move of a task would be asked
     after = c.submit(inc, 1, pure=False)
     await async_poll_for(lambda: after.key in s.tasks, 10)
     assert s.tasks[after.key].priority > last

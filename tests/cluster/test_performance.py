@@ -1,13 +1,14 @@
 """What is measured of a job, what follows from it, and what measuring costs."""
 
+from inspect import signature
 from math import inf, isclose
 from time import sleep, thread_time
 
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Event
-from distributed.utils_test import async_poll_for, gen_cluster
+from distributed import Event, SchedulerPlugin
+from distributed.utils_test import async_poll_for, gen_cluster, inc
 from hypothesis import given
 from hypothesis import strategies as st
 from small_cluster import blocked, cluster2, live, plugin_of, until
@@ -287,6 +288,53 @@ async def test_a_transition_costs_less_than_five_microseconds(c, s, *workers, se
         assert whole < 5e-6
         await Event("go").set()
         await c.gather(futures)
+
+
+class Ear(SchedulerPlugin):
+    """Hears what Dask says of tasks."""
+
+    def __init__(self):
+        self.said = set()
+
+    def transition(self, key, start, finish, *args, **kwargs):
+        assert not args
+        self.said |= kwargs.keys()
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_all_that_dask_says_of_a_task_that_ends_has_a_name(c, s, *workers):
+    ear = Ear()
+    s.add_plugin(ear, name="ear")
+    async with await dask_hpc.manage(c):
+        named = [
+            name
+            for name, one in signature(plugin_of(s).transition).parameters.items()
+            if one.kind is one.KEYWORD_ONLY
+        ]
+        sums = c.map(consume, c.map(produce, range(4), pure=False), [b""] * 4, pure=False)
+        assert await c.gather(sums) == [2_000_000] * 4
+    assert {"startstops", "nbytes"} <= ear.said, "what is measured of a task has other names"
+    assert ear.said <= {*named}, "it takes longer to gather than to find by name: name it in the hook"
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_with_no_job_restricted_nothing_of_daks_is_in_other_hands_than_it_must(c, s, *workers):
+    """A job on all nodes, or none: Dask looks up where tasks may run as without us, and slots are nobody's
+    business. As soon as a job is restricted to some nodes that is so."""
+    async with await dask_hpc.manage(c):
+        waves = plugin_of(s).control.gate.waves
+        heard, work = [], waves._look_later
+        waves._look_later = lambda: heard.append(1) or work()
+        assert await c.gather(c.map(inc, range(6), pure=False)) == list(range(1, 7))
+        assert not heard and not waves.is_awaited and "valid_workers" not in vars(s)
+        async with dask_hpc.job("all", nodes=2):
+            await c.gather(c.map(inc, range(6), pure=False))
+            assert "valid_workers" not in vars(s)
+        async with dask_hpc.job("one", nodes=1):
+            await c.gather(c.map(inc, range(6), pure=False))
+            assert "valid_workers" in vars(s) and heard
+        assert plugin_of(s).errors == 0
+    assert "valid_workers" not in vars(s)
 
 
 def test_progress_of_short_tasks_counts_their_seconds():

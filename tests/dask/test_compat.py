@@ -730,6 +730,26 @@ async def test_reads_go_before_the_queue_does(c, s, a):
     assert compat.first_queued(s) is None and len(s.queued) == 0 == compat.count_running(s, None)
 
 
+@pytest.mark.queue
+@one
+async def test_whom_nobody_waits_for_hears_of_no_slots(c, s, a):
+    heard = []
+
+    class Exit(compat.QueueExit):
+        is_awaited = False
+
+    exit = Exit(s)
+    exit.before_queue = lambda: heard.append("before")
+    exit.after_queue = lambda: heard.append("after")
+    assert await c.gather(c.map(inc, range(9), pure=False)) == list(range(1, 10))
+    assert not heard and not s.queued, "Dask's queue does not go on by its exit"
+    exit.is_awaited = True
+    assert await c.gather(c.map(inc, range(2), pure=False)) == [1, 2]
+    assert heard[:2] == ["before", "after"]
+    exit.remove()
+    assert compat.queue._QUEUE_EXIT not in vars(s)
+
+
 @one
 async def test_a_task_that_secedes_opens_the_queue(c, s, a):
     called = []

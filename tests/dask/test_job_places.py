@@ -92,6 +92,20 @@ def test_what_the_user_restricts_is_dasks_business(name):
     assert len(s.valid_workers(task)) == {"worker_restrictions": 1, "host_restrictions": 5}.get(name, 0)
 
 
+def test_a_job_on_all_nodes_is_restricted_nowhere():
+    """Its places are empty, and Dask is not asked about them."""
+    s, places = scheduler_with(*ADDRESSES), compat.JobPlaces()
+    task, other = s.make(["x", "y"])
+    task.worker_restrictions = places
+    asked = []
+    s.valid_workers = lambda task: asked.append(task.key) or SchedulerState.valid_workers(s, task)
+    compat.remember_places(s)
+    assert s.valid_workers(task) is None and SchedulerState.valid_workers(s, task) is None and not asked
+    assert s.valid_workers(other) is None and asked == ["y"]  # in no job: Dask's business, or somebody's
+    places.add(ADDRESSES[0])
+    assert s.valid_workers(task) == {s.workers[ADDRESSES[0]]}
+
+
 def test_who_comes_as_another_leaves_is_not_taken_for_it():
     """Dask may place tasks before any plugin hears that a worker is gone, and ours may be the last."""
     s, places = scheduler_with(*ADDRESSES[:3]), compat.JobPlaces(ADDRESSES[:2])

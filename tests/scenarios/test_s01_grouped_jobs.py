@@ -68,12 +68,12 @@ def check(name, folder, times, report):
             found.append(adapted(*LAYOUTS[name], folder / f"{ours}-{number}", ours))
         return found
 
-    plain = runs(False, 1)[0]
+    plain = runs(False, 1)[0] if name == "two processes" else None  # where it loses something
     ours = runs(True, times)
 
     def row(what, of, bound):
-        worst = max(map(of, ours))
-        report.add("S1", f"{name}, worst of {times}: {what}", plain=of(plain), ours=worst, bound=bound)
+        worst, theirs = max(map(of, ours)), of(plain) if plain else "-"
+        report.add("S1", f"{name}, worst of {times}: {what}", plain=theirs, ours=worst, bound=bound)
 
     row("results lost", lambda run: run["lost"], "0")
     row("executions", lambda run: run["executions"], str(TASKS))
@@ -93,8 +93,7 @@ def check(name, folder, times, report):
 def test_grouped_jobs_come_and_go_without_loss(name, tmp_path, report):
     times = int(os.environ.get("DASK_HPC_REPETITIONS", "1"))
     plain = check(name, tmp_path, times, report)
-    if name == "two processes":
-        assert plain["lost"] > 0
+    assert plain is None or plain["lost"] > 0
 
 
 @pytest.mark.slow

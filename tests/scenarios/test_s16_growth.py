@@ -1,5 +1,6 @@
 """S16: after growth the data spreads: evenly, neighbours together, few bytes, no overshoot."""
 
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise, permutations
 from time import monotonic
@@ -8,6 +9,7 @@ import dask
 import dask.array as da
 import pytest
 from distributed import Client, LocalCluster, wait
+from forks import forked_nannies
 
 import dask_hpc
 
@@ -118,17 +120,11 @@ def grown_under_control(start):
         return found
 
 
-class two_workers:
-    def __enter__(self):
-        self.cluster = LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=":0"
-        )
-        self.client = Client(self.cluster)
-        return self.cluster, self.client
-
-    def __exit__(self, *error):
-        self.client.close()
-        self.cluster.close()
+@contextmanager
+def two_workers():
+    options = {"threads_per_worker": 1, "memory_limit": MEMORY, "dashboard_address": ":0"}
+    with forked_nannies(), LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        yield cluster, client
 
 
 def more_workers(cluster, client):

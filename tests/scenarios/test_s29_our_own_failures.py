@@ -65,7 +65,14 @@ ON_CLIENTS = (Lossless, HPCAdaptive, BatchJobs, Malleable)
 #: who sets them up and takes them down is failed apart
 WORKERS_WAY_OUT = {"__init__", "setup", "teardown"}
 #: who guards the others, or does so inside
-UNGUARDED = {"hook_failed", "update_graph", "transition", "valid_workers_downscaling"}
+UNGUARDED = {
+    "hook_failed",
+    "update_graph",
+    "transition",
+    "listen",
+    "_others_hear",
+    "valid_workers_downscaling",
+}
 #: of the services, as ``WAY_OUT`` of the core
 CHECKPOINT_WAY_OUT = {
     "_give_up", "_leave", "_end_work", "_let_go", "close_all", "give_back", "restart", "_is_ours", "_find",

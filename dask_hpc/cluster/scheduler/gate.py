@@ -75,11 +75,13 @@ class Gate:
 
     def task_moves(self, key: Hashable, job: LiveJob, start: str, finish: str) -> Work | None:
         """A task of a job changed its state. What it was a part of, if nobody waits for it any more."""
-        if key in job.passed and finish != "processing":
+        if job.passed and key in job.passed and finish != "processing":
             self.waves.root_ends(key, job)
         if start == "no-worker":
             job.held.pop(key, None)
             job.ready.discard(key)
+        if finish == "memory":
+            return job.settle(key)
         if finish in compat.UNFINISHED:
             if key not in job.unfinished:
                 job.tries_again(key)
@@ -226,6 +228,7 @@ class Gate:
 
     def confine(self, job: LiveJob) -> None:
         """The job starts tasks on its own workers only, whether it was restricted before or not."""
+        self.waves.remember_places()
         was_confined, job.confined = job.confined, True
         job.gate.clear()
         job.gate.update(job.workers)

@@ -81,7 +81,7 @@ class Performance:
     def add(self, work: Work, startstops: Iterable[Mapping[str, Any]], nbytes: int) -> bool:
         """A task has a result, and Dask says what its worker spent on it. Whether it is time to look:
         there is enough evidence about this size now, or twice as much as the last time."""
-        self.tasks += 1
+        self.tasks = tasks = self.tasks + 1
         self.nbytes += nbytes
         work.done += 1
         for one in startstops:
@@ -93,9 +93,9 @@ class Performance:
                 self.transfer += seconds
             elif action in ("disk-read", "disk-write"):
                 self.disk += seconds
-        if self.tasks < self._telling:
+        if tasks < self._telling:
             return False
-        self._telling = 2 * self.tasks - self._tasks_before
+        self._telling = 2 * tasks - self._tasks_before
         return True
 
     def resized(self, now: float) -> None:

@@ -1,13 +1,13 @@
 """The control loop: from what happened to a snapshot, and from the policy's plan to what is done."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import partial
 from math import inf
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.request import DRAIN
-from dask_hpc.cluster.scheduler.fair_shares import FairShares
+from dask_hpc.cluster.scheduler.fair_shares import FairShares, Tag
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import DryGate, Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
@@ -74,8 +74,9 @@ class ControlLoop:
         self._rest = Timer(context, "the rest of a job", context.wake)
         #: when the policy wants to be asked again though nothing has happened
         self._again = Timer(context, "asking the policy again", context.wake)
-        #: how clients share what is in no job, if they do
+        #: how clients share what is in no job, if they do, and the tasks that are tagged then
         self.shares: FairShares | None = None
+        self.tagged: dict[Hashable, Tag] = {}
         self._share(context.settings["fair-shares"])
         if context.is_dry:
             self.leaving.close()  # Dask's own retirement stays in force
@@ -108,10 +109,15 @@ class ControlLoop:
         self, key: Any, job: LiveJob, start: str, finish: str, startstops: Any = None, nbytes: int = 0
     ) -> None:
         """A task of a job changed its state. ``startstops``: when its worker did what for it."""
-        work = self.gate.task_moves(key, job, start, finish)
-        if finish in compat.UNFINISHED:
-            return
-        if finish == "memory" and work and startstops:
+        if finish == "memory" and start == "processing" and key not in job.passed:
+            # Nearly always: the gate has no part in it, and calls take longer than what is done in them.
+            if (work := job.unfinished.pop(key, None)) is not None:
+                work.left -= 1
+        else:
+            work = self.gate.task_moves(key, job, start, finish)
+            if finish in compat.UNFINISHED:
+                return
+        if work is not None and startstops and finish == "memory":
             self.measurements.worked[job] = None
             if job.performance.add(work, startstops, nbytes):
                 self._context.wake()
@@ -229,7 +235,7 @@ class ControlLoop:
             self.shares.end()
             self.shares = None
         elif weights:
-            self.shares = FairShares(self._scheduler, weights, self._context.owner)
+            self.shares = FairShares(self._scheduler, weights, self._context.owner, self.tagged)
 
     # what follows
 

@@ -28,6 +28,7 @@ class Management(Managed):
         self._was_cut_short = False
         self._owner: dict[Any, Any] = {}
         self._held: dict[str, Any] = {}
+        self._tagged: Container[Any] = ()
         self._watching: list[tuple[Service, Container[Any]]] = []
 
     def take(self, context: Context) -> Context:
@@ -41,6 +42,10 @@ class Management(Managed):
         self.switch_on()
         self._is_taken = True
         return context
+
+    def listen(self) -> None:
+        """Hear of tasks: of these, by this control."""
+        raise NotImplementedError
 
     async def stop(self) -> None:
         """Let go of everything."""
@@ -102,7 +107,9 @@ class Management(Managed):
         self.control = ControlLoop(context)
         self._owner = context.owner
         self._held = self.control.holds.reasons
+        self._tagged = self.control.tagged
         self._watching = context.watching
+        self.listen()
         context.tell("policy", f"{context.policy.name} from now on")
 
     def release(self, decision: str, reason: str) -> None:

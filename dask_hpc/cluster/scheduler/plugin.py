@@ -25,6 +25,41 @@ _SETTLED = ("memory", "erred", "forgotten")
 _NO_NEWS = frozenset({("waiting", "processing"), ("queued", "processing"), ("memory", "released")})
 
 
+def _hook(plugin: "HpcPlugin") -> Callable[..., None]:
+    """What Dask calls, as ``transition``, whenever a task changes its state: several times for every task of
+    the cluster, and who hears nothing of it is to cost nothing. Hence a function that has what it looks at in
+    variables of its own, and a name for all that Dask says of a task that ends: Python is quicker to find a
+    name than to gather what has none."""
+    held, tagged, watching, ends = plugin._held, plugin._tagged, plugin._watching, plugin._ends
+    owner, control = plugin._owner, plugin.control
+
+    def transition(
+        key: Any,
+        start: str,
+        finish: str,
+        *,
+        stimulus_id: str = "",
+        worker: Any = None,
+        nbytes: int = 0,
+        type: Any = None,
+        typename: Any = None,
+        startstops: Any = None,
+        thread: Any = None,
+        status: Any = None,
+        metadata: Any = None,
+        **more: Any,
+    ) -> None:
+        if held or tagged or watching or ends:
+            plugin._others_hear(key, start, finish, startstops)
+        if owner and (start, finish) not in _NO_NEWS and (job := owner.get(key)) is not None:
+            try:
+                control.task_moves(key, job, start, finish, startstops, nbytes)
+            except Exception as error:
+                plugin.hook_failed("transition", error, partial(plugin._look_again, key))
+
+    return transition
+
+
 class HpcPlugin(Management, SchedulerPlugin):
     """Runs jobs on allotments, as a policy decides. Registered by ``dask_hpc.manage``.
 
@@ -49,6 +84,7 @@ class HpcPlugin(Management, SchedulerPlugin):
         self.status = context.add(Status(self), lasts=True)
         self.walltime = Walltime(context)
         self._ends = self.walltime.ends_at
+        self.listen()
         self.topology = context.add(NodePlaces(context), lasts=True)
         self.calls = context.add(Calls(self, self.status), lasts=True)
         context.each("start", lambda service: service.start())
@@ -114,43 +150,21 @@ class HpcPlugin(Management, SchedulerPlugin):
             self.context.count_error("update_graph", error)
             self.context.wake()  # not called again: the tasks move on, and what is in no job runs plainly
 
-    def transition(
-        self,
-        key: Any,
-        start: str,
-        finish: str,
-        *args: Any,
-        startstops: Any = None,
-        nbytes: int = 0,
-        **kwargs: Any,
-    ) -> None:
-        """A task changed its state. Called several times for every task of the cluster: who hears nothing of
-        it costs nothing."""
+    def listen(self) -> None:
+        """Hear of tasks from now on."""
+        self.transition = _hook(self)
+
+    def _others_hear(self, key: Any, start: str, finish: str, startstops: Any) -> None:
+        """Of tasks whether they are in jobs or not; each of these guards itself."""
         if self._held and "no-worker" in (start, finish):
             self._task_waits(key, finish)
-        if (
-            finish in _SETTLED
-            and self._is_taken
-            and (shares := self.control.shares) is not None
-            and self.is_on
-        ):
-            try:  # of every task: without the call that guards what is rare
-                shares.time.settle(key, finish == "memory")
-            except Exception as error:
-                self.hook_failed("transition", error, partial(self._task_settles, key, finish))
+        if finish in _SETTLED and key in self._tagged:
+            self._task_settles(key, finish)
         for service, keys in self._watching:
             if keys and key in keys:
                 self._service_hears(service, key, start, finish)
         if self._ends:
             self._task_moves_while_a_worker_ends(key, start, finish, startstops)
-        if not self._owner or (start, finish) in _NO_NEWS:
-            return
-        job = self._owner.get(key)
-        if job is not None:
-            try:
-                self.control.task_moves(key, job, start, finish, startstops, nbytes)
-            except Exception as error:
-                self.hook_failed("transition", error, partial(self._look_again, key))
 
     @guarded
     def _task_settles(self, key: Any, finish: str) -> None:

@@ -19,7 +19,7 @@ at all other times: lost, retried and rescheduled it comes through here again.
 4. Work is done in portions, so that no turn of the event loop takes long.
 """
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
@@ -57,7 +57,7 @@ class Waves(compat.QueueExit):
         self._is_working = False
         self._is_closed = False
         self._end_sparing = compat.spare_gated(self._scheduler, self._waiting)
-        self._end_places = compat.remember_places(self._scheduler)
+        self._end_places: Callable[[], None] | None = None
 
     # what happens
 
@@ -88,6 +88,11 @@ class Waves(compat.QueueExit):
     def holder(self, address: str) -> LiveJob | None:
         """The job that holds a worker."""
         return self._holder.get(address)
+
+    def remember_places(self) -> None:
+        """From now on there are jobs on some of the workers only."""
+        if self._end_places is None and not self._is_closed:
+            self._end_places = compat.remember_places(self._scheduler)
 
     def look_at(self, job: LiveJob) -> None:
         """The job's workers or its ready tasks are others than before."""
@@ -141,7 +146,9 @@ class Waves(compat.QueueExit):
         self._to_take_back.clear()
         self._to_take_out.clear()
         self._end_sparing()
-        self._end_places()
+        if self._end_places is not None:
+            self._end_places()
+            self._end_places = None
         self.remove()
         return self.queues.give_back()
 
@@ -166,6 +173,12 @@ class Waves(compat.QueueExit):
         self._is_scheduled = False
         if not self._is_closed:
             self.attempt(self._work)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for slots, or the queue is shut. Who begins to wait as Dask's queue goes on
+        wakes us."""
+        return bool(self.pending) or self.is_shut or self.queues.wants_look
 
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task: one look for all that end in this turn."""
