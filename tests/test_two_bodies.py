@@ -73,13 +73,14 @@ def simulated(policy, rows, failures=(), nodes=4):
     return decisions(result.story), list(zip(frame["end"], frame["id"], strict=True))
 
 
-def live(policy, rows, ends, failures=(), nodes=4, look=None):
-    """The same on a cluster: events come when the simulation says, by a scripted clock. At the end ``look``
-    is given the status."""
+def live(policy, rows, ends, failures=(), nodes=4, look=None, asked=()):
+    """The same on a cluster: events come when the simulation says, by a scripted clock; and so do the times
+    at which the policy wants to be ``asked``. At the end ``look`` is given the status."""
     script = sorted(
         [(row[1], "submit", row[0]) for row in rows]
         + [(t, "end", name) for t, name in ends]
         + [(t, "fail", node) for t, node in failures]
+        + [(t, "ask", "") for t in asked]
     )
     found = []
 
@@ -99,7 +100,10 @@ def live(policy, rows, ends, failures=(), nodes=4, look=None):
                 return any(h.decision == decision and h.job == ids[job] for h in plugin.story.happenings)
 
             for now, what, which in script:  # noqa: B007 (the clock reads it)
-                if what == "fail":
+                if what == "ask":
+                    assert plugin.control._again.is_set
+                    plugin.context.wake()  # as its timer would, by the scripted clock
+                elif what == "fail":
                     worker = next(w for w in workers if w.name == which)
                     # at once: with more time it would hand over what it has
                     await worker.close(executor_wait=False, timeout=0.05)

@@ -35,8 +35,8 @@ def test_same_restarts():
     ends = list(zip(result.jobs["end"], result.jobs["id"], strict=True))
     predicted = decisions(result.story)
     resizes = [(time, job, nodes) for time, what, job, nodes, _ in predicted if what == "resize"]
-    assert resizes == [(2000.0, "A", 2), (5600.0, "A", 4), (9000.0, "A", 3)]
-    assert live(policy, ROWS, ends) == predicted
+    assert resizes == [(2000.0, "A", 2), (5600.0, "A", 4), (9000.0, "A", 3), (10_800.0, "A", 4)]
+    assert live(policy, ROWS, ends, asked=[10_800.0]) == predicted
 
 
 class SlowToKeep(Service):

@@ -259,7 +259,7 @@ class QueueExit:
         self._loop = scheduler.loop
         #: whether nothing leaves the queue, which does not look at restrictions
         self.is_shut = False
-        self._put_back = put(vars(scheduler), _QUEUE_EXIT, self.slots_open)
+        self._put_back = put(vars(scheduler), _QUEUE_EXIT, self._slots_open)
 
     @property
     def is_awaited(self) -> bool:
@@ -267,7 +267,7 @@ class QueueExit:
         must not fail."""
         return True
 
-    def slots_open(self, *, stimulus_id: str) -> None:
+    def _slots_open(self, *, stimulus_id: str) -> None:
         """Dask says so."""
         if not self.is_awaited:
             self._plain(stimulus_id=stimulus_id)
