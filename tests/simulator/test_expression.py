@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.simulator.application import DEEPEST, FUNCTIONS, LONGEST, Expression
+from dask_hpc.simulator.expression import DEEPEST, FUNCTIONS, LONGEST, Expression
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from dask_hpc.model.errors import InputError, insist, one_line, shown, within
 from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.simulator.application import Application, Arguments, Expression, io_demand, quiet_runtime
+from dask_hpc.simulator.application import Application, Arguments, io_demand, quiet_runtime
+from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.readers.elastisim_application import ElastisimJob
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform, load_platform
 from dask_hpc.simulator.values import (

@@ -26,11 +26,11 @@ from dask_hpc.simulator.application import (
     Amount,
     Application,
     Arguments,
-    Expression,
     Fixed,
     Phase,
     Task,
 )
+from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
 from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, read_values
 

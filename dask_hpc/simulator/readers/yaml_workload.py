@@ -64,7 +64,6 @@ from dask_hpc.simulator.application import (
     Amount,
     Application,
     Arguments,
-    Expression,
     Fixed,
     Phase,
     Task,
@@ -72,6 +71,7 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
     sent_bytes,
 )
+from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import (
     RESIZE_COSTS,
