@@ -104,16 +104,7 @@ def io_demand(application: Application, platform: Platform, nodes: int) -> IoDem
 
     Everything but reading and writing counts as computing, by the time it takes.
     """
-    operations = data = 0.0
-    for task, times in _all_tasks(application):
-        amount = task.amount(nodes) * times
-        if task.kind in ("read", "write"):
-            data += amount * (1 if task.root_only else nodes)
-        else:
-            operations += amount / rate(task.kind, platform) * platform.speed * nodes
-    if not (operations < inf and data < inf):
-        return None
-    return platform.io_demand(operations, data)
+    return measured(application, platform, nodes)[1]
 
 
 def sent_bytes(application: Application, nodes: int) -> float:
@@ -124,15 +115,24 @@ def sent_bytes(application: Application, nodes: int) -> float:
 
 def quiet_runtime(application: Application, platform: Platform, nodes: int) -> float:
     """Seconds on ``nodes`` nodes when nobody else uses the file system."""
-    seconds = 0.0
+    return measured(application, platform, nodes)[0]
+
+
+def measured(application: Application, platform: Platform, nodes: int) -> tuple[float, IoDemand | None]:
+    """``quiet_runtime`` and ``io_demand`` at once."""
+    seconds = operations = data = 0.0
     for task, times in _all_tasks(application):
         amount = task.amount(nodes) * times
         if task.kind in ("read", "write"):
             busy = 1 if task.root_only else nodes
+            data += amount * busy
             seconds += amount / platform.file_system_rate(busy)
         else:
-            seconds += amount / rate(task.kind, platform)
-    return seconds
+            took = amount / rate(task.kind, platform)
+            seconds += took
+            operations += took * platform.speed * nodes
+    fine = operations < inf and data < inf
+    return seconds, platform.io_demand(operations, data) if fine else None
 
 
 def _all_tasks(application: Application) -> Iterator[tuple[Task, int]]:
@@ -150,7 +150,9 @@ def _all_tasks(application: Application) -> Iterator[tuple[Task, int]]:
 
 def rate(kind: TaskKind, platform: Platform) -> float:
     """What a node does of it in a second, but for reading and writing."""
-    return {"compute": platform.speed, "communicate": platform.way, "idle": 1.0}[kind]
+    if kind == "compute":
+        return platform.speed
+    return platform.way if kind == "communicate" else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ class BySize:
 
 @dataclass(frozen=True, slots=True)
 class ByIteration:
-    """A formula in the iteration of its phase, and perhaps in the number of nodes; here, in this iteration."""
+    """A formula in the iteration of its phase, and perhaps in the number of nodes: what it is in this one."""
 
     formula: Bound
     iteration: int = 0
@@ -236,54 +238,70 @@ class Arguments:
     """Named numbers and expressions that may use each other, ``size``, the number of nodes, and ``index``,
     the iteration of the phase, unless an argument is called so."""
 
-    def __init__(self, found: Mapping[str, Expression], size: str, index: str | None = None) -> None:
+    def __init__(self, found: Mapping[str, float | Expression], size: str, index: str | None = None) -> None:
         self.size = size
         self.index = None if index in found else index
         if len(found) > _MOST:
             raise InputError("", f"{len(found):,} arguments", f"at most {_MOST:,}")
         if size in found:
             raise InputError(size, "is the number of nodes and cannot be defined", "another name")
-        given = {size} if self.index is None else {size, self.index}
         self._constants: dict[str, float] = {}
         self._varying: dict[str, Expression] = {}
-        self._needs: dict[str, frozenset[str]] = {}
-        order: Iterable[str] = found
-        if any(expression.names for expression in found.values()):
-            for name, expression in found.items():
-                _check(expression, found.keys() | given, name)
-            order = _in_order(found)
-        for name in order:
-            self._needs[name] = self._needed_by(found[name])
-            if self._needs[name].isdisjoint(given):
-                with within(name):
-                    self._constants[name] = found[name].at(self._constants)
+        formulas: dict[str, Expression] = {}
+        for name, value in found.items():
+            if isinstance(value, Expression):
+                formulas[name] = value
             else:
-                self._varying[name] = found[name]
+                self._constants[name] = value
+        #: names that depend on the size or the iteration: all such names that they need
+        self._needs: dict[str, frozenset[str]] = {}
+        if formulas:
+            self._settle(found, formulas)
+
+    def _settle(self, found: Mapping[str, Any], formulas: Mapping[str, Expression]) -> None:
+        given = {self.size} if self.index is None else {self.size, self.index}
+        for name, expression in formulas.items():
+            _check(expression, found.keys() | given, name)
+        for name in _in_order(formulas):
+            needs = self._needed_by(formulas[name])
+            if needs:
+                self._needs[name] = needs
+                self._varying[name] = formulas[name]
+            else:
+                with within(name):
+                    self._constants[name] = formulas[name].at(self._constants)
 
     def _needed_by(self, expression: Expression) -> frozenset[str]:
-        """All names that it uses, by way of other arguments too."""
-        return expression.names.union(*(self._needs.get(name, ()) for name in expression.names))
+        """All names that it uses which are no constants, by way of other arguments too."""
+        names = expression.names.difference(self._constants)
+        return names.union(*(self._needs.get(name, ()) for name in names)) if names else names
 
     def bind(self, expression: Expression, *, sizes: bool = True, iterations: bool = False) -> Amount:
         """The expression with these arguments; without ``sizes`` it must not depend on the nodes, and only
         with ``iterations`` may it depend on the iteration."""
-        names = expression.names
-        if not names:
-            return Fixed(expression.at(self._constants))
-        if not names <= self._constants.keys():
-            given = [self.size] if sizes else []
-            given += [self.index] if iterations and self.index is not None else []
-            refused = {self.size, self.index}.difference(given)
-            fine = [name for name, needs in self._needs.items() if needs.isdisjoint(refused)]
-            _check(expression, {*fine, *given}, "")
         needs = self._needed_by(expression)
-        constants = tuple((name, value) for name, value in self._constants.items() if name in needs)
-        varying = tuple((name, other) for name, other in self._varying.items() if name in needs)
-        if self.index is not None and self.index in needs:
+        if not needs:
+            return Fixed(expression.at(self._constants))
+        by_size, by_index = self.size in needs, self.index is not None and self.index in needs
+        if len(needs) > by_size + by_index or (by_size and not sizes) or (by_index and not iterations):
+            self._check_bound(expression, sizes, iterations)
+        varying: tuple[tuple[str, Expression], ...] = ()
+        names = expression.names
+        if len(needs) > by_size + by_index:
+            varying = tuple((name, other) for name, other in self._varying.items() if name in needs)
+            names = names.union(*(other.names for _, other in varying))
+        constants = tuple([(name, value) for name, value in self._constants.items() if name in names])
+        if by_index:
             return ByIteration(Bound(expression, self.size, self.index, constants, varying))
-        if self.size in needs:
-            return BySize(Bound(expression, self.size, None, constants, varying))
-        return Fixed(expression.at(self._constants))
+        return BySize(Bound(expression, self.size, None, constants, varying))
+
+    def _check_bound(self, expression: Expression, sizes: bool, iterations: bool) -> None:
+        """Complain about names that are unknown, or may not be used here."""
+        given = [self.size] if sizes else []
+        given += [self.index] if iterations and self.index is not None else []
+        refused = {self.size, self.index}.difference(given)
+        fine = [name for name, needs in self._needs.items() if needs.isdisjoint(refused)]
+        _check(expression, {*self._constants, *fine, *given}, "")
 
     def amount(
         self, value: object, sizes: Iterable[int], units: Mapping[str, float] | None = None, least: float = 0
@@ -296,12 +314,23 @@ class Arguments:
 
 def insist_on_least(amount: Amount, sizes: Iterable[int], least: float, iterations: int = 1) -> None:
     """Complain if it is less than that on one of these sizes, in any of so many iterations."""
-    for number in range(iterations if varies(amount) else 1):
-        one = during(amount, number)
-        for size in sizes:
-            if one(size) < least:
-                when = f" in iteration {number} of its phase" if varies(amount) else ""
-                raise InputError("", f"found {one(size):g} on {size} nodes{when}", f"{least:g} or more")
+    if isinstance(amount, Fixed) and amount.value >= least:
+        return
+    if not varies(amount):
+        _insist(amount, sizes, least, "")
+        return
+    if iterations > MOST_VARYING:
+        found = f"is another amount in each of {iterations:,} iterations of its phase"
+        raise InputError("", found, f"at most {MOST_VARYING:,}")
+    for number in range(iterations):
+        _insist(during(amount, number), sizes, least, f" in iteration {number} of its phase")
+
+
+def _insist(amount: Amount, sizes: Iterable[int], least: float, when: str) -> None:
+    for size in sizes:
+        found = amount(size)
+        if found < least:
+            raise InputError("", f"found {found:g} on {size} nodes{when}", f"{least:g} or more")
 
 
 def _check(expression: Expression, known: Collection[str], where: str) -> None:

@@ -70,8 +70,8 @@ class Expression:
     text: str
     units: tuple[tuple[str, float], ...] = ()
     names: frozenset[str] = field(init=False, compare=False)
-    #: the result, of a formula that is a number
-    _value: float | None = field(init=False, compare=False, repr=False)
+    #: the result, of one that was read from a number
+    number: float | None = field(init=False, compare=False, repr=False)
     _code: CodeType | None = field(init=False, compare=False, repr=False)
     #: each name, and what it is called in the code
     _locals: tuple[tuple[str, str], ...] = field(init=False, compare=False, repr=False)
@@ -81,7 +81,7 @@ class Expression:
         self._known(names, compile(formula, "formula", "eval"), None)
 
     def _known(self, names: frozenset[str], code: CodeType | None, value: float | None) -> None:
-        for name, found in (("names", names), ("_code", code), ("_value", value)):
+        for name, found in (("names", names), ("_code", code), ("number", value)):
             object.__setattr__(self, name, found)
         object.__setattr__(self, "_locals", tuple((name, f"_{name}") for name in sorted(names)))
 
@@ -112,8 +112,8 @@ class Expression:
 
     def at(self, values: Mapping[str, float]) -> float:
         """The result for these values; an ``InputError`` if there is none that is finite."""
-        if self._value is not None:
-            return self._value
+        if self.number is not None:
+            return self.number
         assert self._code is not None
         try:
             # floats, of which no power is too large to compute

@@ -20,16 +20,21 @@ def read_values(
     found: Any, readers: Readers, where: str = "", *, needed: Iterable[str] = (), also: Iterable[str] = ()
 ) -> dict[str, Any]:
     """The values of a mapping's keys; the keys ``also`` are read elsewhere. Complaints name the key."""
-    check_keys(found, (*readers, *also), where)
+    if not isinstance(found, dict) or not all(key in readers or key in also for key in found):
+        check_keys(found, (*readers, *also), where)
     front = f"{where}." if where else ""
     for key in needed:
         if found.get(key) is None:
             raise InputError(front + key, "is missing")
     values = {}
-    for key, read in readers.items():
-        if found.get(key) is not None:
-            with within(front + key):
-                values[key] = read(found[key])
+    key = ""
+    try:  # once for all keys: whoever reads many jobs is here all the time
+        for key, read in readers.items():
+            value = found.get(key)
+            if value is not None:
+                values[key] = read(value)
+    except InputError as error:
+        raise error.at(front + key) from None
     return values
 
 

@@ -15,7 +15,8 @@ from dask_hpc import InputError
 from dask_hpc.simulator.application import Fixed
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.readers.elastisim import load_elastisim
-from dask_hpc.simulator.readers.elastisim_application import Derived, busiest_link
+from dask_hpc.simulator.readers.elastisim_application import busiest_link
+from dask_hpc.simulator.readers.elastisim_form import Derived
 
 SAMPLE = Path(__file__).parent / "elastisim"
 
@@ -84,7 +85,7 @@ def test_jobs_alone_say_nothing_of_the_machine(folder):
 
 
 def test_start_at_the_most(folder):
-    workload = load_elastisim(folder / "configuration.json", start="max")
+    workload = load_elastisim(folder / "configuration.json", start="most")
     assert [a.job.nodes for a in workload] == [4, 8, 4, 12, 4]
 
 
