@@ -20,8 +20,10 @@ from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as play
+from dask_hpc.simulator.built_in import PREFIX
 from dask_hpc.simulator.overlay import LAWS, Law, Overlay
 from dask_hpc.simulator.platform import platform_of
+from dask_hpc.simulator.readers.elastisim import STARTS
 from dask_hpc.simulator.report import PIPELINE_HEADS, pipeline_row, report_page, worth_a_line
 from dask_hpc.simulator.result import METRICS, shown_metric
 from dask_hpc.simulator.study import reporting_seeds, tuning_seeds
@@ -124,6 +126,12 @@ def _console(columns: int) -> Console:
 )
 @click.option("--per-node", type=click.IntRange(1), default=1, help="SWF: processors of one node.")
 @click.option(
+    "--start",
+    type=click.Choice(STARTS),
+    default="fewest",
+    help="ElastiSim: on how many nodes jobs of several sizes start that do not say it.",
+)
+@click.option(
     "--jobs-csv", metavar="FILE", help="Write one row per job: id,submit,start,end,wait,nodes,state."
 )
 @click.option("--out", metavar="FILE.nc", help="Write the trace, as netCDF or into a .zarr folder.")
@@ -147,6 +155,7 @@ def simulate(
     resume: str | None,
     processors: str,
     per_node: int,
+    start: str,
     jobs_csv: str | None,
     out: str | None,
     report: str | None,
@@ -176,7 +185,11 @@ def simulate(
             raise InputError("", "--jobs-csv, --out and --report need a single run", "no --seeds or --sweep")
         sweep = _sweep(sweeps)
         drawn = (reporting_seeds if reporting else tuning_seeds)(seeds or 1)
-        found = _study(workload, chosen, nodes, platform, overlay, drawn, sweep, cluster, resume)
+        source: str | Workload = workload
+        as_usual = (processors, per_node, start) == ("requested", 1, "fewest")
+        if not as_usual and not workload.startswith(PREFIX):  # else a study reads or draws it
+            source = load_workload(workload, processors=processors, per_node=per_node, start=start)
+        found = _study(source, chosen, nodes, platform, overlay, drawn, sweep, cluster, resume)
         _print_study(found, as_json)
         return
     with ExitStack() as files:
@@ -188,7 +201,7 @@ def simulate(
             if out
             else None
         )
-        loaded = load_workload(workload, processors=processors, per_node=per_node)
+        loaded = load_workload(workload, processors=processors, per_node=per_node, start=start)
         if overlay is not None:
             loaded = overlay.over(loaded, nodes=nodes)
         results = []
@@ -258,7 +271,7 @@ def _sweep(texts: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _study(
-    workload: str,
+    workload: str | Workload,
     policies: list[Policy],
     nodes: int | None,
     platform: Platform | None,

@@ -73,6 +73,8 @@ class Expression:
     #: the result, of one that was read from a number
     number: float | None = field(init=False, compare=False, repr=False)
     _code: CodeType | None = field(init=False, compare=False, repr=False)
+    #: whether it is a name and nothing else
+    _is_name: bool = field(init=False, compare=False, repr=False)
     #: each name, and what it is called in the code
     _locals: tuple[tuple[str, str], ...] = field(init=False, compare=False, repr=False)
 
@@ -83,6 +85,7 @@ class Expression:
     def _known(self, names: frozenset[str], code: CodeType | None, value: float | None) -> None:
         for name, found in (("names", names), ("_code", code), ("number", value)):
             object.__setattr__(self, name, found)
+        object.__setattr__(self, "_is_name", names == {self.text})
         object.__setattr__(self, "_locals", tuple((name, f"_{name}") for name in sorted(names)))
 
     @classmethod
@@ -117,8 +120,11 @@ class Expression:
         assert self._code is not None
         try:
             # floats, of which no power is too large to compute
-            known = {local: float(values[name]) for name, local in self._locals}
-            result: float = eval(self._code, _KNOWN, known)
+            if self._is_name:
+                result = float(values[self.text])
+            else:
+                known = {local: float(values[name]) for name, local in self._locals}
+                result = eval(self._code, _KNOWN, known)
             if math.isfinite(result):
                 return result
             problem = "the result is not a finite number"

@@ -13,7 +13,7 @@ so. Arguments that no formula uses may be anything, such as a name.
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, isfinite
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
@@ -36,6 +36,7 @@ from dask_hpc.simulator.values import (
     number,
     read_json,
     read_values,
+    uncollected,
     whole,
 )
 from dask_hpc.simulator.workload import Arrival, Workload
@@ -109,7 +110,7 @@ _ATTRIBUTES: Readers = {
     "deadline": _amount,
     "soft_deadline": _amount,
 }
-_USED = (*_ATTRIBUTES, "nodes", "preferred_nodes", "user")
+_USED = frozenset((*_ATTRIBUTES, "nodes", "preferred_nodes", "user"))
 _KINDS = ("rigid", "moldable", "malleable", "evolving", "adaptive")
 #: of arguments, given by the job's size
 _GIVEN = ("num_gpus_per_node", "num_gpus")
@@ -127,12 +128,17 @@ def load_elastisim(path: str | Path, *, start: str = "fewest") -> Workload:
     use.
     """
     insist(start in STARTS, "start", start, ", ".join(STARTS))
-    path, machine, notes = Path(path), None, Notes()
+    with uncollected():
+        return _load(Path(path), start == "most")
+
+
+def _load(path: Path, from_most: bool) -> Workload:
+    machine, notes = None, Notes()
     found = read_json(path)
     if isinstance(found, dict) and "jobs" not in found and any(key in _CONFIGURATION for key in found):
         path, machine = _configuration(found, path, notes)
         found = read_json(path)
-    reader = _Jobs(path, machine, start == "most", notes)
+    reader = _Jobs(path, machine, from_most, notes)
     with within(one_line(str(path))):
         arrivals = reader.read(found)
     platform = None if machine is None else machine.platform
@@ -233,9 +239,11 @@ class _Jobs:
         needed = ("submit_time", "application_model", *sizes)
         said = read_values(found, _RIGID if rigid else _RANGE, needed=needed)
         attributes = said.get("attributes", {})
-        self.unused.update(key for key in attributes if key not in _USED)
         low, nodes, high = self._sizes(said, attributes, rigid)
-        values = read_values(attributes, _ATTRIBUTES, "attributes", also=tuple(attributes))
+        values = {}
+        if not attributes.keys() <= {"user"}:
+            self.unused.update(attributes.keys() - _USED)
+            values = read_values(attributes, _ATTRIBUTES, "attributes", also=tuple(attributes))
         for key in ("deadline", "soft_deadline"):  # counted from the submission
             if key in values:
                 values[key] += said["submit_time"]
@@ -250,8 +258,8 @@ class _Jobs:
             id=str(index),
             kind=cast(Kind, "evolving" if kind == "adaptive" else kind),
             nodes=nodes,
-            min_nodes=low,
-            max_nodes=high,
+            min_nodes=0 if rigid else low,  # none: those of ``nodes``
+            max_nodes=0 if rigid else high,
             walltime=said.get("walltime") or inf,
             submitted=said["submit_time"],
             **values,
@@ -320,15 +328,18 @@ class _Jobs:
     ) -> _Work:
         names: dict[str, float | Expression] = {}
         for name, value in used.items():
+            if type(value) is float and isfinite(value):
+                names[name] = value
+                continue
             try:
                 expression = Expression.parse(value)
             except InputError as error:
                 raise error.at(f"arguments.{shown(name)}") from None
             names[name] = expression if expression.number is None else expression.number
-        by_size = {"num_gpus_per_node": gpus, "num_nodes_min": sizes[0], "num_nodes_max": sizes[-1]}
-        for name, value in by_size.items():
-            names.setdefault(name, float(value))
-        if "num_gpus" in form.names or any(isinstance(value, str) for value in used.values()):
+        names.setdefault("num_gpus_per_node", float(gpus))
+        names.setdefault("num_nodes_min", float(sizes[0]))
+        names.setdefault("num_nodes_max", float(sizes[-1]))
+        if "num_gpus" in form.names or str in map(type, used.values()):
             names["num_gpus"] = _ALL_GPUS
         try:
             arguments = Arguments(names, _NODES, _ITERATION)
