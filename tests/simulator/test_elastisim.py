@@ -63,9 +63,12 @@ def test_the_sample():
     ]
     first = workload.arrivals[0]
     assert (first.job.walltime, first.job.priority, first.job.user) == (7200.0, 3.0, "ada")
-    # By hand: 1 s reading; 10 times 100 s computing (the ring is hidden), 2 x (0.075 + 0.8) s, 1 s writing;
-    # 2 s burst buffer, 1.5 s idle.
-    assert first.runtime == pytest.approx(1 + 10 * (100 + 1.75 + 1) + 3.5)
+    # One window of 4 MiB in twice 1.002 ms: on few nodes that is less than the share of 16 GB/s.
+    stream = 4194304 / 2.004e-3
+    assert workload.platform.stream == pytest.approx(stream) and stream < 4e9
+    # By hand: 4 GB reading; 10 times 100 s computing (the ring is hidden), 2 x (0.075 s and 8 GB), 4 GB
+    # writing; 2 s burst buffer, 1.5 s idle.
+    assert first.runtime == pytest.approx(10 * 100.15 + 3.5 + (4e9 + 10 * (2 * 8e9 + 4e9)) / stream)
     assert workload.arrivals[1].application.phases[0].iterations == 6
     assert workload.arrivals[3].application.phases[1].request(2) == 6
     # 2e14 flops on 4 GPUs of 5 Tflop/s, four times, after 8 GB out of a burst buffer of 4 GB/s

@@ -68,6 +68,13 @@ def explicit(value: Any, length: int | None, where: str) -> list[float]:
     return [float(one) for one in value]
 
 
+def largest_stream(value: Any, nodes: int | None, where: str) -> Fixed:
+    """Of an explicit matrix: the most that any node sends to another one."""
+    cells = explicit(value, nodes * nodes if nodes else None, where)
+    assert nodes is not None
+    return Fixed(max((cell for at, cell in enumerate(cells) if at // nodes != at % nodes), default=0.0))
+
+
 def busiest_link(value: Any, nodes: int | None, where: str) -> Fixed:
     """Of an explicit matrix: the most that any node sends, or receives."""
     cells = explicit(value, nodes * nodes if nodes else None, where)
@@ -227,14 +234,24 @@ class ModelReader:
         if on_gpus and pattern not in ("all_to_all", *_RINGS):
             raise InputError(path, f"found {shown(pattern)} for GPUs", "all_to_all, or a ring")
         if pattern == "matrix":
-            return Known(busiest_link(values["bytes"], self.nodes, f"{where}.bytes"))
+            link = busiest_link(values["bytes"], self.nodes, f"{where}.bytes")
+            stream = largest_stream(values["bytes"], self.nodes, f"{where}.bytes")
+            return self._over_latency(Known(link), Known(stream))
         payload: Form = self._amount(values, "bytes", where)
         if on_gpus:
             if self.gpus > 1:
                 self.notes.add("traffic between the GPUs of one node takes no time")
             rule = "all GPUs" if pattern == "all_to_all" else "a ring of GPUs"
             payload = Rule(rule, (payload,), (self.gpus,))
-        return Rule(pattern, (payload,))
+        return self._over_latency(Rule(pattern, (payload,)), Rule(f"a stream of {pattern}", (payload,)))
+
+    def _over_latency(self, carried: Form, stream: Form) -> Form:
+        """What the busiest link carries, or, if it takes longer, what one node sends to another one: then
+        the link carries nothing for a part of the time."""
+        machine = self.machine
+        if machine is None or machine.stream >= machine.platform.link:
+            return carried
+        return Rule("the slower", (carried, stream), (machine.platform.link / machine.stream,))
 
     def _flops_per_gpu(self, where: str) -> float:
         machine = self.machine

@@ -49,6 +49,17 @@ _RULES: Mapping[str, Callable[..., float]] = {
     "ring": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
     "ring_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
     "ring_counter_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    # of such a payload, what one node sends to another one: the most of all pairs
+    "a stream of all_to_all": lambda nodes, payload: payload / (nodes * nodes - nodes) if nodes > 1 else 0.0,
+    "a stream of gather": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    "a stream of scatter": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    "a stream of master_worker": lambda nodes, payload: payload / (2 * nodes - 2) if nodes > 1 else 0.0,
+    "a stream of ring": lambda nodes, payload: (
+        payload / (2 * nodes if nodes > 2 else 2) if nodes > 1 else 0.0
+    ),
+    "a stream of ring_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    "a stream of ring_counter_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    "the slower": lambda nodes, carried, stream, ratio: max(carried, stream * ratio),
     # the part of a payload among all GPUs that goes from node to node: in a ring one GPU of each node has
     # its neighbour elsewhere
     "all GPUs": _between_all_gpus,

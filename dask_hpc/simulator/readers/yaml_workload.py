@@ -149,6 +149,8 @@ _PLATFORM: Readers = {
     "speed": _operations_per_second,
     "link": _bytes_per_second,
     "file_system": _bytes_per_second,
+    "stream": _bytes_per_second,
+    "decide": as_it_is,
     "idle_power": _watts,
     "active_power": _watts,
     "tick": parse_duration,
