@@ -4,13 +4,13 @@ Our machine has nodes of one kind, each with a link of its own, and one shared f
 platform file says beyond that (backbones, unequal nodes) is left out, and the notes say so.
 
 Of latencies we have what lasts: a stream of data over a route sends at most one TCP window in twice the
-latency of the route; the window is 4 MiB unless the file's ``network/TCP-gamma`` says otherwise. ElastiSim runs
-on SimGrid's model for parallel tasks (``ptask_L07``), which has this bound and none of the factors that
+latency of the route; the window is 4 MiB unless the file's ``network/TCP-gamma`` says otherwise. ElastiSim
+runs on SimGrid's model for parallel tasks (``ptask_L07``), which has this bound and none of the factors that
 SimGrid's default model has for TCP (LV08: 0.97 of the bandwidth, 13.01 times the latency): bandwidths and
-latencies are as the file says. A node has one stream to each host of the file system that it uses, and one to
-each node it sends to. Of a route to the file system only the part beside it counts, and the node's own link.
-That each task waits for one latency before it sends anything is left out: iterations of one task are one
-longer task here, and it is less than a millisecond on most machines.
+latencies are as the file says. A node has one stream to each host of the file system that it uses, and one
+to each node it sends to. Of a route to the file system only the part beside it counts, and the node's own
+link. That each task waits for one latency before it sends anything is left out: iterations of one task are
+one longer task here, and it is less than a millisecond on most machines.
 """
 
 import re
@@ -311,7 +311,13 @@ class _PlatformFile:
             self._notes.add("the ways to and from the file system differ in latency: the longer is both")
         targets = groups[0].properties.get("pfs_targets", "")
         streams = len([name for name in targets.split(",") if name.strip()]) or self._stores
-        return streams * self._stream(latency)
+        stream = streams * self._stream(latency)
+        if latency:
+            self._notes.add(
+                f"latencies limit what a node reads or writes to {stream:g} B/s; that a task waits for one "
+                "before it begins is left out"
+            )
+        return stream
 
     def _burst_buffer(self, properties: Mapping[str, str]) -> tuple[float | None, float | None]:
         if not _is(properties, "node_local_bb"):
