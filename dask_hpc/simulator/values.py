@@ -22,7 +22,7 @@ def read_values(
     found: Any, readers: Readers, where: str = "", *, needed: Iterable[str] = (), also: Iterable[str] = ()
 ) -> dict[str, Any]:
     """The values of a mapping's keys; the keys ``also`` are read elsewhere. Complaints name the key."""
-    if not isinstance(found, dict) or not all(key in readers or key in also for key in found):
+    if not isinstance(found, dict) or not found.keys() <= {*readers, *also}:
         check_keys(found, (*readers, *also), where)
     front = f"{where}." if where else ""
     for key in needed:

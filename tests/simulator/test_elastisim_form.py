@@ -98,13 +98,15 @@ def test_an_argument_of_that_name_is_meant(tmp_path):
         ({"iterations": MOST_VARYING + 1, "tasks": [delay("phase_iteration")]},
          "delay: is another amount in each of 100,001 iterations"),
         ({"tasks": [delay("num_node > 1 ? 2 : 1")]}, "unknown name 'num_node' .*nearest: num_nodes"),
+        ({"tasks": [delay("hal + 1")]}, "unknown name 'hal' .*nearest: half.; allowed: half, num_gpus"),
+        ({"tasks": [delay("num_gpu")]}, "unknown name 'num_gpu' .*nearest: num_gpus"),
         ({"tasks": [delay("work")]}, "arguments.'work': expression 'wf-1a', character 5: found 'a'"),
         ({"tasks": [delay("more")]}, "arguments: more: unknown name 'nobody'"),
     ],
 )  # fmt: skip
 def test_complaints_about_formulas(tmp_path, phase, complaint):
     with pytest.raises(InputError, match=complaint) as caught:
-        only(tmp_path, phase, arguments={"work": "wf-1a", "more": "nobody + 1"})
+        only(tmp_path, phase, arguments={"work": "wf-1a", "more": "nobody + 1", "half": 0.5})
     assert "\n" not in str(caught.value)
 
 

@@ -114,6 +114,7 @@ _USED = frozenset((*_ATTRIBUTES, "nodes", "preferred_nodes", "user"))
 _KINDS = ("rigid", "moldable", "malleable", "evolving", "adaptive")
 #: of arguments, given by the job's size
 _GIVEN = ("num_gpus_per_node", "num_gpus")
+_KNOWN = frozenset((*_GIVEN, "num_nodes", "num_nodes_min", "num_nodes_max", "phase_iteration"))
 _NODES, _ITERATION = "num_nodes", "phase_iteration"
 _ALL_GPUS = Expression.parse("num_nodes * num_gpus_per_node")
 STARTS = ("fewest", "most")
@@ -230,7 +231,9 @@ class _Jobs:
 
     def _arrival(self, found: Any, index: int) -> Arrival:
         insist(isinstance(found, dict), "", found, "a job")
-        kind = str(found.get("type")).lower()
+        kind = str(found.get("type"))
+        if kind not in _KINDS:
+            kind = kind.lower()
         if kind not in _KINDS:
             hint = nearest(kind, _KINDS) if "type" in found else ""
             raise InputError("type", f"found {shown(found.get('type'))}{hint}", ", ".join(_KINDS))
@@ -296,7 +299,10 @@ class _Jobs:
         path = self.paths.get(name) if isinstance(name, str) else None
         if path is None:
             path = self.paths[name] = _beside(self.path, name, "application_model", self.notes)
-        form, alike = self._form(path, kind, sizes[0], gpus)
+        alike = (name, sizes[0] if kind == "rigid" else None, gpus, kind in ("evolving", "adaptive"))
+        form = self.forms.get(alike)
+        if form is None:
+            form = self.forms[alike] = self._form(path, *alike[1:])
         used = _used(given, form.names)
         is_plain = _PLAIN.issuperset(map(type, used.values()))
         key = (alike, sizes, tuple(used.items())) if is_plain else None
@@ -306,17 +312,12 @@ class _Jobs:
                 self.applications[key] = work
         return work
 
-    def _form(self, path: Path, kind: str, nodes: int, gpus: int) -> tuple[ApplicationForm, tuple[Any, ...]]:
-        """The model for jobs that are alike, and what they are alike in."""
-        size = nodes if kind == "rigid" else None
-        alike = (path, size, gpus, kind in ("evolving", "adaptive"))
-        if alike not in self.forms:
-            if path not in self.models:
-                self.models[path] = read_json(path)
-            reader = ModelReader(size, gpus, alike[-1], self.machine, self.notes)
-            with within(one_line(path.name)):
-                self.forms[alike] = reader.form(self.models[path])
-        return self.forms[alike], alike
+    def _form(self, path: Path, nodes: int | None, gpus: int, evolving: bool) -> ApplicationForm:
+        """The model, for jobs that are alike in this."""
+        if path not in self.models:
+            self.models[path] = read_json(path)
+        with within(one_line(path.name)):
+            return ModelReader(nodes, gpus, evolving, self.machine, self.notes).form(self.models[path])
 
     def _fill(
         self,
@@ -336,16 +337,16 @@ class _Jobs:
             except InputError as error:
                 raise error.at(f"arguments.{shown(name)}") from None
             names[name] = expression if expression.number is None else expression.number
-        names.setdefault("num_gpus_per_node", float(gpus))
-        names.setdefault("num_nodes_min", float(sizes[0]))
-        names.setdefault("num_nodes_max", float(sizes[-1]))
-        if "num_gpus" in form.names or str in map(type, used.values()):
-            names["num_gpus"] = _ALL_GPUS
+        if form.names - names.keys() - {_NODES} or str in map(type, used.values()):
+            names |= {"num_gpus_per_node": float(gpus), "num_gpus": _ALL_GPUS}
+            for name, size in (("num_nodes_min", sizes[0]), ("num_nodes_max", sizes[-1])):
+                names.setdefault(name, float(size))
         try:
             arguments = Arguments(names, _NODES, _ITERATION)
         except InputError as error:
             raise error.at("arguments") from None
-        filling = Filling(arguments, tuple(sorted(set(sizes))), self.notes)
+        tried = sizes[:1] if sizes[0] == sizes[-1] else tuple(sorted(set(sizes)))
+        filling = Filling(arguments, tried, self.notes)
         try:
             application = form.application(filling)
         except InputError as error:
@@ -359,6 +360,8 @@ class _Jobs:
 def _used(given: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """The arguments that formulas with these names use, also by way of other arguments."""
     used = {name: value for name, value in given.items() if name in names or name == _NODES}
+    if len(used) < len(names) and names.difference(given, _KNOWN):  # it will be said which there are
+        used = {name: value for name, value in given.items() if name in used or type(value) in (int, float)}
     text = [value for value in used.values() if isinstance(value, str)]
     if not text:
         return used
