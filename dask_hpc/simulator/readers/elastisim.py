@@ -13,7 +13,7 @@ so. Arguments that no formula uses may be anything, such as a name.
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
@@ -120,6 +120,7 @@ _ALL_GPUS = Expression.parse("num_nodes * num_gpus_per_node")
 STARTS = ("fewest", "most")
 #: numbers and text; of True it is complained, which is not 1
 _PLAIN = frozenset((int, float, str))
+_LARGE = 1e300
 
 
 def load_elastisim(path: str | Path, *, start: str = "fewest") -> Workload:
@@ -329,8 +330,8 @@ class _Jobs:
     ) -> _Work:
         names: dict[str, float | Expression] = {}
         for name, value in used.items():
-            if type(value) is float and isfinite(value):
-                names[name] = value
+            if type(value) in (float, int) and -_LARGE < value < _LARGE:
+                names[name] = float(value)
                 continue
             try:
                 expression = Expression.parse(value)

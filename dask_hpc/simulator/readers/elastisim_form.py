@@ -7,6 +7,7 @@ an amount with the job's arguments; a sequence becomes so many tasks; a phase ha
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.application import (
@@ -95,8 +96,7 @@ class Derived:
         return rule(nodes, *(amount(nodes) for amount in amounts), *self.figures)
 
 
-@dataclass(frozen=True, slots=True)
-class Filling:
+class Filling(NamedTuple):
     """What a job fills the forms of its model with."""
 
     arguments: Arguments
@@ -128,7 +128,9 @@ class Formula:
     def count(self, filling: Filling) -> int:
         """Iterations of a phase, which may use the job's arguments, not its size."""
         try:
-            count = filling.arguments.bind(self.expression, sizes=False)(1)
+            count = self.expression.number
+            if count is None:
+                count = filling.arguments.bind(self.expression, sizes=False)(1)
         except InputError as error:
             raise error.at(self.where) from None
         if not 0 <= count <= MOST_ITERATIONS:
