@@ -175,7 +175,7 @@ class Split:
         return self.total / nodes
 
 
-class Bound(NamedTuple):
+class BoundFormula(NamedTuple):
     """A formula with the arguments it needs, all but the number of nodes and the iteration."""
 
     expression: Expression
@@ -201,7 +201,7 @@ class Bound(NamedTuple):
 class BySize:
     """A formula in the number of nodes, evaluated once per size."""
 
-    formula: Bound
+    formula: BoundFormula
     _known: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __call__(self, nodes: int) -> float:
@@ -214,7 +214,7 @@ class BySize:
 class ByIteration:
     """A formula in the iteration of its phase, and perhaps in the number of nodes: what it is in this one."""
 
-    formula: Bound
+    formula: BoundFormula
     iteration: int = 0
 
     @property
@@ -291,8 +291,8 @@ class Arguments:
             names = names.union(*(other.names for _, other in varying))
         constants = tuple([(name, value) for name, value in self._constants.items() if name in names])
         if by_index:
-            return ByIteration(Bound(expression, self.size, self.index, constants, varying))
-        return BySize(Bound(expression, self.size, None, constants, varying))
+            return ByIteration(BoundFormula(expression, self.size, self.index, constants, varying))
+        return BySize(BoundFormula(expression, self.size, None, constants, varying))
 
     def _check_bound(self, expression: Expression, sizes: bool, iterations: bool) -> None:
         """Complain about names that are unknown, or may not be used here."""

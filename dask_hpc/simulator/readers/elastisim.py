@@ -194,7 +194,7 @@ def _beside(path: Path, name: Any, where: str, notes: Notes) -> Path:
     raise InputError(where, f"there is no file {shown(name)} in {one_line(str(path.parent))} or above it")
 
 
-class _Work(NamedTuple):
+class _WorkOfJob(NamedTuple):
     """What jobs with the same model, arguments and sizes do, and what that takes on their start nodes."""
 
     application: Application
@@ -214,7 +214,7 @@ class _Jobs:
     paths: dict[str, Path] = field(default_factory=dict)
     models: dict[Path, Any] = field(default_factory=dict)
     forms: dict[tuple[Any, ...], ApplicationForm] = field(default_factory=dict)
-    applications: dict[tuple[Any, ...], _Work] = field(default_factory=dict)
+    applications: dict[tuple[Any, ...], _WorkOfJob] = field(default_factory=dict)
     unused: set[str] = field(default_factory=set)
 
     def read(self, found: Any) -> list[Arrival]:
@@ -286,7 +286,7 @@ class _Jobs:
         self.notes.add(f"jobs of several sizes start on the {most} nodes they can use")
         return low, high if self.from_most else low, high
 
-    def _work(self, said: dict[str, Any], kind: str, sizes: tuple[int, int, int]) -> _Work:
+    def _work(self, said: dict[str, Any], kind: str, sizes: tuple[int, int, int]) -> _WorkOfJob:
         gpus = said.get("num_gpus_per_node", said.get("num_gpus_per_node_max", 0))
         if kind != "rigid" and said.get("num_gpus_per_node_min", 0) != gpus:
             with within("num_gpus_per_node_min"):
@@ -327,7 +327,7 @@ class _Jobs:
         used: dict[str, Any],
         sizes: tuple[int, int, int],
         gpus: int,
-    ) -> _Work:
+    ) -> _WorkOfJob:
         names: dict[str, float | Expression] = {}
         for name, value in used.items():
             if type(value) in (float, int) and -_LARGE < value < _LARGE:
@@ -353,9 +353,9 @@ class _Jobs:
         except InputError as error:
             raise error.at(one_line(path.name)) from None
         if self.machine is None:
-            return _Work(application, None, 0.0)
+            return _WorkOfJob(application, None, 0.0)
         seconds, demand = measured(application, self.machine.platform, sizes[1])
-        return _Work(application, demand, min(seconds, 1e300))
+        return _WorkOfJob(application, demand, min(seconds, 1e300))
 
 
 def _used(given: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

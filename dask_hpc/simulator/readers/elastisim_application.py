@@ -29,11 +29,11 @@ from dask_hpc.simulator.readers.elastisim_form import (
     ApplicationForm,
     Form,
     Formula,
-    Known,
+    KnownAmount,
     PhaseForm,
     Repeated,
     Rule,
-    Step,
+    TaskForm,
 )
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
 from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, read_values
@@ -166,13 +166,13 @@ class ModelReader:
     def _amount(self, values: Mapping[str, Any], key: str, where: str) -> Formula:
         return self._formula(values[key], f"{where}.{key}")
 
-    def _tasks(self, found: Any, where: str) -> tuple[Step | Repeated, ...]:
+    def _tasks(self, found: Any, where: str) -> tuple[TaskForm | Repeated, ...]:
         insist(isinstance(found, list), where, found, "a list of tasks")
         if where.count("tasks[") > _DEEPEST:
             raise InputError(where[:60] + "...", "nested too deeply", f"{_DEEPEST} sequences in each other")
         return tuple(step for at, one in enumerate(found) for step in self._task(one, f"{where}[{at}]"))
 
-    def _task(self, found: Any, where: str) -> tuple[Step | Repeated, ...]:
+    def _task(self, found: Any, where: str) -> tuple[TaskForm | Repeated, ...]:
         insist(isinstance(found, dict), where, found, "a task")
         kind = str(found.get("type")).lower()
         if kind not in _TASKS:
@@ -180,13 +180,13 @@ class ModelReader:
             raise InputError(f"{where}.type", f"found {shown(found.get('type'))}{hint}", ", ".join(_TASKS))
         keys, needed = _TASKS[kind]
         values = read_values(found, keys, where, needed=needed)
-        steps: tuple[Step | Repeated, ...]
+        steps: tuple[TaskForm | Repeated, ...]
         if kind == "sequence":
             steps = self._tasks(values["tasks"], f"{where}.tasks")
         elif kind in ("cpu", "gpu"):
             steps = self._processor(values, kind == "gpu", where)
         elif "delay" in values:
-            steps = (Step("idle", self._busiest(values, "delay", "pattern", where)),)
+            steps = (TaskForm("idle", self._busiest(values, "delay", "pattern", where)),)
         else:
             steps = (self._storage(values, kind, where),)
         patterns = {str(values.get(key)).lower() for key in ("pattern", "computation_pattern")}
@@ -200,10 +200,10 @@ class ModelReader:
         """What the busiest node has to do."""
         pattern = known_pattern(values.get(pattern_key), VECTOR_PATTERNS, f"{where}.{pattern_key}")
         if pattern == "vector":
-            return Known(Fixed(max(explicit(values[key], self.nodes, f"{where}.{key}"))))
+            return KnownAmount(Fixed(max(explicit(values[key], self.nodes, f"{where}.{key}"))))
         return Rule(pattern, (self._amount(values, key, where),))
 
-    def _processor(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> tuple[Step, ...]:
+    def _processor(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> tuple[TaskForm, ...]:
         """What is computed and sent, the slower of the two, coupled or not."""
         if "flops" not in values and "bytes" not in values:
             raise InputError(f"{where}.flops", "is missing", "flops, bytes, or both")
@@ -214,18 +214,18 @@ class ModelReader:
             flops = self._busiest(values, "flops", "computation_pattern", where)
             if machine and on_gpus:
                 flops = Rule("scaled", (flops,), (machine.platform.speed / (self.gpus * flops_per_gpu),))
-            steps.append(Step("compute", flops))
+            steps.append(TaskForm("compute", flops))
         if "bytes" in values:
             sent = self._sent(values, on_gpus, where)
             if "flops" not in values:
-                steps.append(Step("communicate", sent))
+                steps.append(TaskForm("communicate", sent))
             elif machine is None:
                 self.notes.add("without a platform, a task's communication follows its computation instead "
                                "of overlapping it")  # fmt: skip
-                steps.append(Step("communicate", sent))
+                steps.append(TaskForm("communicate", sent))
             elif machine.platform.link < inf:  # over links without end it takes no time anyway
                 ratio = machine.platform.link / machine.platform.speed
-                steps.append(Step("communicate", Rule("not hidden", (sent, flops), (ratio,))))
+                steps.append(TaskForm("communicate", Rule("not hidden", (sent, flops), (ratio,))))
         return tuple(steps)
 
     def _sent(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> Form:
@@ -236,7 +236,7 @@ class ModelReader:
         if pattern == "matrix":
             link = busiest_link(values["bytes"], self.nodes, f"{where}.bytes")
             stream = largest_stream(values["bytes"], self.nodes, f"{where}.bytes")
-            return self._over_latency(Known(link), Known(stream))
+            return self._over_latency(KnownAmount(link), KnownAmount(stream))
         payload: Form = self._amount(values, "bytes", where)
         if on_gpus:
             if self.gpus > 1:
@@ -266,7 +266,7 @@ class ModelReader:
                              f"num_gpus_per_node from 1 to {machine.gpus}")  # fmt: skip
         return machine.flops_per_gpu
 
-    def _storage(self, values: Mapping[str, Any], kind: str, where: str) -> Step:
+    def _storage(self, values: Mapping[str, Any], kind: str, where: str) -> TaskForm:
         if values.get("async"):
             self.notes.add("asynchronous reading and writing is waited for")
         reads = kind.endswith("read")
@@ -275,16 +275,16 @@ class ModelReader:
             rate = machine and (machine.burst_read if reads else machine.burst_write)
             if rate:
                 busiest = self._busiest(values, "bytes", "pattern", where)
-                return Step("idle", Rule("scaled", (busiest,), (1.0 / rate,)))
+                return TaskForm("idle", Rule("scaled", (busiest,), (1.0 / rate,)))
             self.notes.add("the platform has no burst buffers: the file system is used instead")
         pattern = known_pattern(values["pattern"], VECTOR_PATTERNS, f"{where}.pattern")
         if pattern == "vector":
             payloads = explicit(values["bytes"], self.nodes, f"{where}.bytes")
-            form: Form = Known(Fixed(sum(payloads) / len(payloads)))
+            form: Form = KnownAmount(Fixed(sum(payloads) / len(payloads)))
             if not any(payloads[1:]):
-                return Step("read" if reads else "write", Known(Fixed(payloads[0])), root_only=True)
+                return TaskForm("read" if reads else "write", KnownAmount(Fixed(payloads[0])), root_only=True)
         else:
             form = Rule(_SHARED.get(pattern, pattern), (self._amount(values, "bytes", where),))
         if pattern in ("even_ranks", "odd_ranks", "vector"):
             self.notes.add("reading and writing by some of the nodes, or unevenly, is shared evenly by all")
-        return Step("read" if reads else "write", form, root_only=pattern == "root_only")
+        return TaskForm("read" if reads else "write", form, root_only=pattern == "root_only")

@@ -140,7 +140,7 @@ class Formula:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownAmount:
     """An amount that is the same for all jobs."""
 
     value: Fixed
@@ -163,11 +163,11 @@ class Rule:
         return Derived(self.name, tuple([part.amount(filling) for part in self.parts]), self.figures)
 
 
-Form = Formula | Known | Rule
+Form = Formula | KnownAmount | Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TaskForm:
     """One task."""
 
     kind: TaskKind
@@ -183,7 +183,7 @@ class Step:
 class Repeated:
     """Steps, so many times."""
 
-    steps: "tuple[Step | Repeated, ...]"
+    steps: "tuple[TaskForm | Repeated, ...]"
     times: Formula
 
     def tasks(self, filling: Filling) -> tuple[Task, ...]:
@@ -207,7 +207,7 @@ def again(tasks: tuple[Task, ...], times: Amount, notes: Notes) -> tuple[Task, .
     return tuple(Task(task.kind, Derived("repeated", (task.amount, times)), task.root_only) for task in tasks)
 
 
-def _all(steps: tuple[Step | Repeated, ...], filling: Filling) -> tuple[Task, ...]:
+def _all(steps: tuple[TaskForm | Repeated, ...], filling: Filling) -> tuple[Task, ...]:
     return tuple([task for step in steps for task in step.tasks(filling)])
 
 
@@ -215,7 +215,7 @@ def _all(steps: tuple[Step | Repeated, ...], filling: Filling) -> tuple[Task, ..
 class PhaseForm:
     """A phase, or what is done once."""
 
-    steps: tuple[Step | Repeated, ...]
+    steps: tuple[TaskForm | Repeated, ...]
     times: Formula
     scheduling_point: bool = True
     request: Formula | None = None
