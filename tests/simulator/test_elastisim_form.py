@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from dask_hpc import InputError, simulate
 from dask_hpc.cli import cli
 from dask_hpc.simulator.application import MOST_VARYING, Fixed, during, io_demand, quiet_runtime, varies
-from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.execution import Phased, Wait
+from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.readers.elastisim import load_elastisim
 from dask_hpc.simulator.readers.elastisim_form import Derived
@@ -287,3 +288,28 @@ def test_reading_calls_little_for_each_job(tmp_path):
 def test_amounts_during_an_iteration():
     fixed = Fixed(3.0)
     assert during(fixed, 7) is fixed and not varies(fixed) and not varies(Derived("total", (fixed,)))
+
+
+def test_who_goes_on_goes_on_with_the_amounts_of_that_iteration(tmp_path):
+    application = only(tmp_path, {"iterations": 4, "tasks": [delay("10 ^ phase_iteration")]})
+    assert [task.amount(2) for tasks, _ in application.phases[0].rounds(2) for task in tasks] == [100, 1000]
+    execution = Phased(application, Platform(2), done=0.5)
+    execution.begin(0.0, 2)
+    assert [
+        step.seconds for step in iter(lambda: execution.proceed(0.0), None) if isinstance(step, Wait)
+    ] == [
+        100.0,
+        1000.0,
+    ]
+
+
+def test_an_iteration_that_fails_is_done_again(tmp_path):
+    path = write(
+        tmp_path,
+        {"model": [{"iterations": 3, "tasks": [delay("1 + 10 * phase_iteration")]}]},
+        {"type": "rigid", "num_nodes": 1},
+    )
+    platform = Platform(1, failures=Failures(trace=((15.0, 0),), repair=1.0, checkpoint=1.0))
+    result = simulate(load_workload(path), platform=platform, policy="fcfs")
+    # 1 s, then 11 s; 3 s of the third are lost
+    assert list(result.jobs["end"]) == [pytest.approx(1 + 11 + 3 + 1 + 21)]
