@@ -1,6 +1,7 @@
 """ElastiSim's models as jobs fill them: formulas with the iteration, arguments, files, start sizes."""
 
 import cProfile
+import gc
 import json
 import pickle
 import pstats
@@ -87,6 +88,9 @@ def test_an_argument_of_that_name_is_meant(tmp_path):
     application = only(tmp_path, {"iterations": 2, "tasks": [delay("phase_iteration")]},
                        arguments={"phase_iteration": 5})  # fmt: skip
     assert lengths(application) == [5, 5] and not varies(application.phases[0].tasks[0].amount)
+    application = only(tmp_path, {"iterations": 2, "tasks": [delay("phase_iteration + 1")]},
+                       arguments={"phase_iteration": "3 * num_nodes"})  # fmt: skip
+    assert lengths(application) == [7, 7] and not varies(application.phases[0].tasks[0].amount)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +162,8 @@ def test_arguments_that_nobody_uses_may_be_anything(tmp_path):
     odd = {"id": "wf-1a", "none": None, "parts": [1], "circle": "circle + 1", "what": "unknown * 2"}
     application = only(tmp_path, {"tasks": [delay("half")]}, arguments={"half": "work / 2", "work": 8} | odd)
     assert lengths(application) == [4.0]
+    chain = {"half": "work / 2", "work": "more + 1", "more": "most - 1", "most": "num_nodes_max * 4"}
+    assert lengths(only(tmp_path, {"tasks": [delay("half")]}, arguments=chain | odd)) == [4.0]
 
 
 def test_true_is_not_the_number_one(tmp_path):
@@ -176,6 +182,12 @@ def test_jobs_alike_share_what_they_do_and_others_do_not(tmp_path):
     found = [arrival.application for arrival in load_elastisim(path)]
     assert [lengths(one) for one in found] == [[2.0], [2.5], [4.0], [2.0]]
     assert found[0] is found[3] and found[0] is not found[1]
+    jobs = [
+        {"type": "moldable", "num_nodes_min": 1, "num_nodes_max": most, "arguments": {"t": 2}}
+        for most in (3, 5)
+    ]
+    write(tmp_path, {}, *jobs)
+    assert [lengths(arrival.application) for arrival in load_elastisim(path)] == [[6.0], [10.0]]
 
 
 @pytest.fixture
@@ -282,7 +294,24 @@ def test_reading_calls_little_for_each_job(tmp_path):
     workload = load_elastisim(path)
     profile.disable()
     assert len(workload) == 600 and len({arrival.runtime for arrival in workload}) == 600
-    assert pstats.Stats(profile).total_calls / 600 < 350
+    assert pstats.Stats(profile).total_calls / 600 < 250
+
+
+def test_garbage_is_collected_again_after_reading(tmp_path):
+    path = write(tmp_path, {"model": [{"tasks": [delay(1)]}]}, {"type": "rigid", "num_nodes": 1})
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"jobs": [3]}')
+    for before in (gc.enable, gc.disable):
+        before()
+        try:
+            was_on = gc.isenabled()
+            load_elastisim(path)
+            assert gc.isenabled() == was_on
+            with pytest.raises(InputError):
+                load_elastisim(broken)
+            assert gc.isenabled() == was_on
+        finally:
+            gc.enable()
 
 
 def test_amounts_during_an_iteration():
@@ -301,6 +330,17 @@ def test_who_goes_on_goes_on_with_the_amounts_of_that_iteration(tmp_path):
         100.0,
         1000.0,
     ]
+
+
+def test_who_goes_on_in_the_first_of_two_phases_does_all_of_the_second(tmp_path):
+    phases = [{"iterations": count, "tasks": [delay("1 + phase_iteration")]} for count in (3, 2)]
+    path = write(tmp_path, {"model": phases}, {"type": "rigid", "num_nodes": 1})
+    (arrival,) = load_elastisim(path)
+    for done, left in ((0.2, [2, 3, 1, 2]), (0.6, [1, 2]), (0.8, [2]), (1.0, [])):
+        execution = Phased(arrival.application, Platform(1), done=done)
+        execution.begin(0.0, 1)
+        steps = iter(lambda execution=execution: execution.proceed(0.0), None)
+        assert [step.seconds for step in steps if isinstance(step, Wait)] == left
 
 
 def test_an_iteration_that_fails_is_done_again(tmp_path):

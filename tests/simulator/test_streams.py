@@ -60,6 +60,8 @@ def test_how_long_it_takes_to_read_and_write(tmp_path, nodes, kind):
     workload = crossbar(tmp_path, [task], nodes)
     seconds = 64e9 / min(nodes * WINDOW / 1.1e-3, 80e9)
     assert workload.arrivals[0].runtime == pytest.approx(seconds)
+    demand = workload.arrivals[0].job.io_intensity
+    assert (demand.data, demand.compute) == (pytest.approx(64e9), 0.0)
     assert list(simulate(workload, policy="fcfs").jobs["end"]) == [pytest.approx(seconds)]
     assert any("latencies limit what a node reads or writes to 3.81" in note for note in workload.notes)
 
