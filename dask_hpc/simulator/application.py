@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import repeat
 from math import inf
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
@@ -175,7 +175,8 @@ class Split:
         return self.total / nodes
 
 
-class BoundFormula(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BoundFormula:
     """A formula with the arguments it needs, all but the number of nodes and the iteration."""
 
     expression: Expression

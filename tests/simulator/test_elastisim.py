@@ -392,7 +392,29 @@ def _paths(found, path=()):
 _MODEL = json.loads((SAMPLE / "solver.json").read_text())
 _JOBS = json.loads((SAMPLE / "jobs.json").read_text())
 odd = st.sampled_from(
-    [None, True, -1, 0, 0.5, 10**30, 1e308, "", "x", "num_nodes", "1/0", "a b", [], {}, [1], {"a": 1}]
+    [
+        None,
+        True,
+        -1,
+        0,
+        0.5,
+        10**30,
+        1e308,
+        "",
+        "x",
+        "num_nodes",
+        "1/0",
+        "a b",
+        [],
+        {},
+        [1],
+        {"a": 1},
+        "1 ?",
+        "phase_iteration - 1",
+        "num_nodes_min",
+        "/data/jobs.json",
+        "/",
+    ]
 )
 
 
