@@ -63,16 +63,21 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Tasks in sequence, repeated. ``request`` is the size an evolving job asks for before it."""
+    """Tasks in sequence, repeated. ``request`` is the size an evolving job asks for before each iteration;
+    before the first one only if it ``asks_at_once``."""
 
     tasks: tuple[Task, ...]
     iterations: int = 1
     scheduling_point: bool = True
     request: Amount | None = None
+    asks_at_once: bool = True
 
     def rounds(self, first: int = 0) -> Iterator[tuple[tuple[Task, ...], Amount | None]]:
         """The tasks, and the request, of each iteration from that one on."""
         request = self.request
+        if not (first or self.asks_at_once or request is None) and self.iterations:
+            yield tuple(task.during(0) for task in self.tasks), None
+            first = 1
         if not any(varies(task.amount) for task in self.tasks) and not (request and varies(request)):
             yield from repeat((self.tasks, request), self.iterations - first)
             return

@@ -126,11 +126,11 @@ def test_where_there_is_no_phase_there_is_no_iteration(tmp_path):
 
 
 def asked(folder, text, *, iterations=3, **job):
-    """What a job on 4 of 2 to 6 nodes asks for before each iteration."""
+    """What a job on 4 of 2 to 6 nodes asks for before each iteration of its second phase."""
     phase = {"iterations": iterations, "evolving_request": text, "tasks": [IDLE]}
-    values = {"type": "evolving", "num_nodes_min": 2, "num_nodes_max": 6} | job
-    application = only(folder, phase, **values)
-    return [request(4) for _, request in application.phases[0].rounds()]
+    one = {"type": "evolving", "num_nodes_min": 2, "num_nodes_max": 6} | job
+    (arrival,) = load_elastisim(write(folder, {"model": [{"tasks": [IDLE]}, phase]}, one))
+    return [request(4) for _, request in arrival.application.phases[1].rounds()]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,21 @@ def test_a_job_that_gives_back_what_it_does_not_need(tmp_path):
     result = simulate(path, policy="egs-pwma", nodes=10)
     # on 10, 6 and 2 nodes
     assert list(result.jobs["end"]) == [pytest.approx(10 + 100 / 6 + 50)]
+
+
+def test_a_job_that_has_just_started_asks_for_nothing(tmp_path):
+    """As in ElastiSim: before the first iteration of its first phase, even if that comes after empty ones."""
+    text = "phase_iteration == 0 ? num_nodes_max : num_nodes"
+    phase = {"iterations": 3, "evolving_request": text, "tasks": [delay("12 / num_nodes")]}
+    job = {"type": "evolving", "num_nodes_min": 2, "num_nodes_max": 4}
+    path = write(tmp_path, {"model": [phase | {"iterations": 0}, phase]}, job)
+    (arrival,) = load_elastisim(path)
+    (only_one,) = arrival.application.phases
+    requests = [request and request(2) for _, request in only_one.rounds()]
+    assert requests == [None, 2, 2] and [request(2) for _, request in only_one.rounds(1)] == [2, 2]
+    assert list(simulate(path, policy="egs-pwma", nodes=4).jobs["end"]) == [18.0]
+    write(tmp_path, {"model": [phase, phase]}, job)  # asks at the beginning of its second phase
+    assert list(simulate(path, policy="egs-pwma", nodes=4).jobs["end"]) == [18.0 + 9.0]
 
 
 def test_arguments_that_nobody_uses_may_be_anything(tmp_path):

@@ -5,7 +5,7 @@ an amount with the job's arguments; a sequence becomes so many tasks; a phase ha
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
@@ -253,4 +253,7 @@ class ApplicationForm:
             for one in (self.on_start, self.on_resize, self.on_expansion)
         ]
         phases = [phase.phase(filling) for phase in self.phases]
-        return Application(tuple([phase for phase in phases if phase.iterations]), *once)
+        phases = [phase for phase in phases if phase.iterations]
+        if phases and phases[0].request is not None:  # a job that has just started asks for nothing
+            phases[0] = replace(phases[0], asks_at_once=False)
+        return Application(tuple(phases), *once)
