@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dask_hpc import InputError, Policy, simulate
 from dask_hpc.cli import cli
 from dask_hpc.model.job import Job
+from dask_hpc.policy import ready_made
 from dask_hpc.simulator import Machine, Record
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task
 from dask_hpc.simulator.platform import Platform
@@ -19,6 +20,7 @@ from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.readers.elastisim import load_elastisim
 from dask_hpc.simulator.readers.elastisim_application import largest_stream
 from dask_hpc.simulator.readers.elastisim_form import Derived
+from dask_hpc.simulator.record import STATES
 from dask_hpc.simulator.workload import Arrival
 
 WINDOW = 4194304.0
@@ -247,3 +249,27 @@ def test_on_the_command_line(tmp_path):
     assert mean_wait("--decide", "event", "--machine", "frontier") == 0.0
     found = CliRunner().invoke(cli, ["simulate", str(path), "--decide", "never"])
     assert found.exit_code == 2 and "--decide" in found.output
+
+
+@pytest.mark.parametrize("policy", sorted(ready_made()))
+def test_every_policy_can_be_asked_on_each_event(policy):
+    """Nobody is forgotten, and jobs that come and end together are no trouble."""
+    sizes = [(1, 4), (2, 4), (4, 4), (1, 1), (2, 2), (1, 3), (3, 3), (1, 2)]
+    arrivals = [
+        Arrival(
+            Job(
+                id=str(number),
+                nodes=high,
+                kind="malleable" if low < high else "rigid",
+                min_nodes=low,
+                max_nodes=high,
+                walltime=60.0,
+                submitted=float(number // 4),
+            ),
+            2.0 * (number % 3),
+        )
+        for number, (low, high) in enumerate(sizes)
+    ]
+    record = Record()
+    Machine(Platform(4, decide="event"), Policy.load(policy), record).run(arrivals)
+    assert {STATES[code] for code in record.state} == {"completed"}
