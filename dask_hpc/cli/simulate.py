@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as play
+from dask_hpc.simulator.built_in import PREFIX
 from dask_hpc.simulator.overlay import LAWS, Law, Overlay
-from dask_hpc.simulator.platform import platform_of
+from dask_hpc.simulator.platform import DECIDE, Decide, platform_of
+from dask_hpc.simulator.readers.elastisim import STARTS
 from dask_hpc.simulator.report import PIPELINE_HEADS, pipeline_row, report_page, worth_a_line
 from dask_hpc.simulator.result import METRICS, shown_metric
 from dask_hpc.simulator.study import reporting_seeds, tuning_seeds
+from dask_hpc.simulator.workload import platform_for
 
 #: pipelines, and reasons for where they run, that a terminal shows
 _MOST_LINES = 60
@@ -124,6 +128,18 @@ def _console(columns: int) -> Console:
 )
 @click.option("--per-node", type=click.IntRange(1), default=1, help="SWF: processors of one node.")
 @click.option(
+    "--start",
+    type=click.Choice(STARTS),
+    default="fewest",
+    help="ElastiSim: on how many nodes jobs of several sizes start that do not say it.",
+)
+@click.option(
+    "--decide",
+    type=click.Choice(DECIDE),
+    help="Once at each instant, knowing all that happens then, or on each event as ElastiSim; default: once, "
+    "or what the workload says.",
+)
+@click.option(
     "--jobs-csv", metavar="FILE", help="Write one row per job: id,submit,start,end,wait,nodes,state."
 )
 @click.option("--out", metavar="FILE.nc", help="Write the trace, as netCDF or into a .zarr folder.")
@@ -147,6 +163,8 @@ def simulate(
     resume: str | None,
     processors: str,
     per_node: int,
+    start: str,
+    decide: Decide | None,
     jobs_csv: str | None,
     out: str | None,
     report: str | None,
@@ -176,7 +194,14 @@ def simulate(
             raise InputError("", "--jobs-csv, --out and --report need a single run", "no --seeds or --sweep")
         sweep = _sweep(sweeps)
         drawn = (reporting_seeds if reporting else tuning_seeds)(seeds or 1)
-        found = _study(workload, chosen, nodes, platform, overlay, drawn, sweep, cluster, resume)
+        source: str | Workload = workload
+        as_usual = (processors, per_node, start) == ("requested", 1, "fewest")
+        if decide is not None or not as_usual:
+            source = load_workload(workload, processors=processors, per_node=per_node, start=start)
+            platform = _deciding(decide, source, nodes, platform)
+        if as_usual or workload.startswith(PREFIX):
+            source = workload  # a study reads it, or draws it with each seed
+        found = _study(source, chosen, nodes, platform, overlay, drawn, sweep, cluster, resume)
         _print_study(found, as_json)
         return
     with ExitStack() as files:
@@ -188,9 +213,10 @@ def simulate(
             if out
             else None
         )
-        loaded = load_workload(workload, processors=processors, per_node=per_node)
+        loaded = load_workload(workload, processors=processors, per_node=per_node, start=start)
         if overlay is not None:
             loaded = overlay.over(loaded, nodes=nodes)
+        platform = _deciding(decide, loaded, nodes, platform)
         results = []
         for policy in chosen:
             with progress_bar(policy.name, len(loaded)) as progress:
@@ -216,6 +242,13 @@ def simulate(
         print_json(_as_data(loaded, results))
     else:
         print_result_table(loaded, results)
+
+
+def _deciding(
+    decide: Decide | None, workload: Workload, nodes: int | None, platform: Platform | None
+) -> Platform | None:
+    """The machine, if it is to be another one than the workload's own."""
+    return platform if decide is None else replace(platform_for(workload, nodes, platform), decide=decide)
 
 
 def _overlay(
@@ -258,7 +291,7 @@ def _sweep(texts: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _study(
-    workload: str,
+    workload: str | Workload,
     policies: list[Policy],
     nodes: int | None,
     platform: Platform | None,

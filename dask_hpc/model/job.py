@@ -12,6 +12,8 @@ from dask_hpc.model.speedup import CONSTRAINTS, Constraint, IoDemand, Speedup, i
 
 Kind = Literal["rigid", "moldable", "malleable", "evolving"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+#: those that may have several sizes
+_OF_SEVERAL_SIZES = tuple(kind for kind in KINDS if kind != "rigid")
 #: nodes that no machine has: who asks for so many has made a mistake
 TOO_MANY = 2**31
 
@@ -122,6 +124,10 @@ class Job:
             insist(False, self._where(field), getattr(self, field), allowed)
 
     def _check_range(self) -> None:
+        low, high = self.min_nodes, self.max_nodes
+        fine = type(low) is int and type(high) is int and 1 <= low <= self.nodes <= high
+        if fine and self.constraint == "any" and self.kind in _OF_SEVERAL_SIZES:
+            return
         self._insist(self.kind in KINDS, "kind", ", ".join(KINDS))
         self._insist(self.constraint in CONSTRAINTS, "constraint", ", ".join(CONSTRAINTS))
         for field in ("min_nodes", "max_nodes"):

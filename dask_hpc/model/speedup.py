@@ -117,6 +117,12 @@ class IoDemand:
     file_system: float = inf
 
     def __post_init__(self) -> None:
+        try:  # of all at once: there is one for each of many jobs
+            fine = 0 <= self.compute < inf and 0 <= self.data < inf
+            if fine and self.speed > 0 and self.link > 0 and self.file_system > 0:
+                return
+        except TypeError:
+            pass
         for name in ("compute", "data", "speed", "link", "file_system"):
             value, may_be_zero = getattr(self, name), name in ("compute", "data")
             fine = is_number(value, 0, inf) and value != (inf if may_be_zero else 0)

@@ -5,29 +5,42 @@ An application runs its ``on_start`` tasks once, then each phase in turn, as oft
 has none): there, and only there, the job can change size. After a resize it runs ``on_resize``, and if it
 grew ``on_expansion`` as well. Amounts are evaluated anew for each size, by formulas and named arguments:
 small frozen objects that can be called, compared and pickled, so that workloads can go to other processes.
+An amount that depends on the iteration of its phase, too, says so: it ``varies``, and has a ``during``.
 """
 
-import math
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
+from itertools import repeat
 from math import inf
-from types import CodeType
 from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.speedup import IoDemand
+from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.platform import Platform
 
 TaskKind = Literal["compute", "communicate", "read", "write", "idle"]
 TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 #: how often a phase may be repeated
 MOST_ITERATIONS = 10**7
+#: and if amounts of it are others in each iteration, which are all looked at beforehand
+MOST_VARYING = 10**5
 
 #: nodes -> amount
 Amount = Callable[[int], float]
+
+
+def varies(amount: Amount) -> bool:
+    """Whether it depends on the iteration of its phase."""
+    return getattr(amount, "varies", False)
+
+
+def during(amount: Amount, iteration: int) -> Amount:
+    """What it is in that iteration, from 0 on."""
+    found: Any = amount
+    return found.during(iteration) if varies(amount) else amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +56,34 @@ class Task:
     amount: Amount
     root_only: bool = False
 
+    def during(self, iteration: int) -> "Task":
+        """As it is in that iteration of its phase."""
+        return replace(self, amount=during(self.amount, iteration)) if varies(self.amount) else self
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Tasks in sequence, repeated. ``request`` is the size an evolving job asks for before it."""
+    """Tasks in sequence, repeated. ``request`` is the size an evolving job asks for before each iteration;
+    before the first one only if it ``asks_at_once``."""
 
     tasks: tuple[Task, ...]
     iterations: int = 1
     scheduling_point: bool = True
-    request: Callable[[int], float] | None = None
+    request: Amount | None = None
+    asks_at_once: bool = True
+
+    def rounds(self, first: int = 0) -> Iterator[tuple[tuple[Task, ...], Amount | None]]:
+        """The tasks, and the request, of each iteration from that one on."""
+        request = self.request
+        if not (first or self.asks_at_once or request is None) and self.iterations:
+            yield tuple(task.during(0) for task in self.tasks), None
+            first = 1
+        if not any(varies(task.amount) for task in self.tasks) and not (request and varies(request)):
+            yield from repeat((self.tasks, request), self.iterations - first)
+            return
+        for number in range(first, self.iterations):
+            tasks = tuple(task.during(number) for task in self.tasks)
+            yield tasks, None if request is None else during(request, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +109,7 @@ def io_demand(application: Application, platform: Platform, nodes: int) -> IoDem
 
     Everything but reading and writing counts as computing, by the time it takes.
     """
-    operations = data = 0.0
-    for task, times in _all_tasks(application):
-        amount = task.amount(nodes) * times
-        if task.kind in ("read", "write"):
-            data += amount * (1 if task.root_only else nodes)
-        else:
-            operations += amount / rate(task.kind, platform) * platform.speed * nodes
-    if not (operations < inf and data < inf):
-        return None
-    return platform.io_demand(operations, data)
+    return measured(application, platform, nodes)[1]
 
 
 def sent_bytes(application: Application, nodes: int) -> float:
@@ -97,210 +120,44 @@ def sent_bytes(application: Application, nodes: int) -> float:
 
 def quiet_runtime(application: Application, platform: Platform, nodes: int) -> float:
     """Seconds on ``nodes`` nodes when nobody else uses the file system."""
-    seconds = 0.0
+    return measured(application, platform, nodes)[0]
+
+
+def measured(application: Application, platform: Platform, nodes: int) -> tuple[float, IoDemand | None]:
+    """``quiet_runtime`` and ``io_demand`` at once."""
+    seconds = operations = data = 0.0
     for task, times in _all_tasks(application):
         amount = task.amount(nodes) * times
         if task.kind in ("read", "write"):
             busy = 1 if task.root_only else nodes
+            data += amount * busy
             seconds += amount / platform.file_system_rate(busy)
         else:
-            seconds += amount / rate(task.kind, platform)
-    return seconds
+            took = amount / rate(task.kind, platform)
+            seconds += took
+            operations += took * platform.speed * nodes
+    fine = operations < inf and data < inf
+    return seconds, platform.io_demand(operations, data) if fine else None
 
 
-def _all_tasks(application: Application) -> list[tuple[Task, int]]:
-    tasks = [(task, 1) for task in application.on_start]
-    return tasks + [(task, phase.iterations) for phase in application.phases for task in phase.tasks]
+def _all_tasks(application: Application) -> Iterator[tuple[Task, int]]:
+    """Each with how often it is done; those that vary one by one."""
+    for task in application.on_start:
+        yield task, 1
+    for phase in application.phases:
+        for task in phase.tasks:
+            if varies(task.amount):
+                for number in range(phase.iterations):
+                    yield task.during(number), 1
+            else:
+                yield task, phase.iterations
 
 
 def rate(kind: TaskKind, platform: Platform) -> float:
     """What a node does of it in a second, but for reading and writing."""
-    return {"compute": platform.speed, "communicate": platform.way, "idle": 1.0}[kind]
-
-
-#: characters; what is longer is no formula
-LONGEST = 2000
-#: parentheses within parentheses, powers of powers
-DEEPEST = 40
-
-#: of one real number each, but for the least and the most of several
-FUNCTIONS: Mapping[str, Callable[..., float]] = {
-    "abs": math.fabs,
-    "ceil": lambda x: float(math.ceil(x)),
-    "exp": math.exp,
-    "floor": lambda x: float(math.floor(x)),
-    "log": math.log,
-    "log10": math.log10,
-    "log2": math.log2,
-    "max": lambda *values: max(values),
-    "min": lambda *values: min(values),
-    "sqrt": math.sqrt,
-}
-_OF_SEVERAL = ("max", "min")
-_OPERATORS = {**{sign: sign for sign in ("+", "-", "*", "/", "%", "**")}, "^": "**"}
-_KNOWN = {"__builtins__": {}, **FUNCTIONS}
-_ALLOWED = "numbers, names, + - * / % ^, parentheses, " + ", ".join(FUNCTIONS)
-_TOKEN = re.compile(
-    r"[ \t\r\n]*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<sign>\*\*|[-+*/%^(),])|(?P<end>$))"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """A formula that is known to be well formed. Call it with a value for each of its ``names``.
-
-    ``units`` are words that may follow a number (``"10 GiB / nodes"``), in small letters, with what they
-    stand for.
-    """
-
-    text: str
-    units: tuple[tuple[str, float], ...] = ()
-    names: frozenset[str] = field(init=False, compare=False)
-    _code: CodeType = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        formula, names = _Translation(self.text, dict(self.units)).whole()
-        object.__setattr__(self, "_code", compile(formula, "formula", "eval"))
-        object.__setattr__(self, "names", names)
-
-    @classmethod
-    def parse(cls, text: object, units: Mapping[str, float] | None = None) -> "Expression":
-        """From anything: an ``Expression``, or an ``InputError`` that says where and what is allowed."""
-        if isinstance(text, bool) or not isinstance(text, str | int | float):
-            raise InputError("", f"found {shown(text)}", "a number or a formula")
-        if not isinstance(text, str):
-            try:
-                text = repr(float(text))
-            except OverflowError:
-                text = "inf"
-            if text in ("inf", "-inf", "nan"):
-                raise InputError("", f"found {text}", "a finite number or a formula")
-        return cls(text, tuple((units or {}).items()))
-
-    def __call__(self, /, **values: float) -> float:
-        return self.at(values)
-
-    def at(self, values: Mapping[str, float]) -> float:
-        """The result for these values; an ``InputError`` if there is none that is finite."""
-        try:
-            # floats, of which no power is too large to compute
-            known = {f"_{name}": float(values[name]) for name in sorted(self.names)}
-            result: float = eval(self._code, _KNOWN, known)
-            if math.isfinite(result):
-                return result
-            problem = "the result is not a finite number"
-        except KeyError as error:
-            problem = f"{error.args[0]} has no value{nearest(error.args[0], values)}"
-        except ZeroDivisionError:
-            problem = "division by zero"
-        except OverflowError:
-            problem = "the result is too large"
-        except (TypeError, ValueError):  # a root of something negative, which is complex; log(0)
-            problem = "there is no such real number"
-        used = ", ".join(f"{name}={shown(values[name])}" for name in sorted(self.names & values.keys()))
-        raise InputError(
-            f"expression {shown(self.text)}", f"{problem}{f' with {used}' if used else ''}"
-        ) from None
-
-    def __reduce__(self) -> tuple[type["Expression"], tuple[Any, ...]]:
-        return Expression, (self.text, self.units)
-
-
-class _Translation:
-    """From a formula to Python, which has the same operators and precedence.
-
-    What Python must not see is refused here: names get a ``_``, numbers become floats, a row of signs is one.
-    """
-
-    def __init__(self, text: str, units: Mapping[str, float]) -> None:
-        if len(text) > LONGEST:
-            raise InputError("expression", f"{len(text):,} characters", f"at most {LONGEST:,}")
-        self._text, self._units = text, units
-        self._names: set[str] = set()
-        self._depth = self._end = 0
-        self._token = ""
-        self._next()
-
-    def whole(self) -> tuple[str, frozenset[str]]:
-        """The formula in Python, and the names in it."""
-        formula = self._formula()
-        if self._kind != "end":
-            raise self._complaint("an operator")
-        return formula, frozenset(self._names)
-
-    def _next(self) -> str:
-        """On to the next token; answers the last one."""
-        last = self._token
-        match = _TOKEN.match(self._text, self._end)
-        if match is None:
-            self._token = self._text[self._end :].lstrip()[:1]
-            self._kind, self._start = "", self._text.index(self._token, self._end)
-            raise self._complaint(_ALLOWED)
-        self._kind = str(match.lastgroup)
-        self._token, self._start, self._end = match[self._kind], match.start(self._kind), match.end()
-        return last
-
-    def _complaint(self, allowed: str) -> InputError:
-        found = "it ends here" if self._kind == "end" else f"found {shown(self._token)}"
-        return InputError(f"expression {shown(self._text)}, character {self._start + 1}", found, allowed)
-
-    def _formula(self) -> str:
-        """Values with operators between them."""
-        self._depth += 1
-        words, powers = [self._value()], 0
-        while self._token in _OPERATORS:
-            powers = powers + 1 if _OPERATORS[self._token] == "**" else 0
-            self._check_depth(powers)
-            words += [_OPERATORS[self._next()], self._value()]
-        self._depth -= 1
-        return "".join(words)
-
-    def _check_depth(self, powers: int = 0) -> None:
-        if self._depth + powers > DEEPEST:
-            raise self._complaint(f"at most {DEEPEST} levels of nesting")
-
-    def _value(self) -> str:
-        sign = ""
-        while self._token in ("+", "-"):
-            if self._next() == "-":
-                sign = "" if sign else "-"
-        if self._kind == "number":
-            return sign + self._number()
-        function = ""
-        if self._kind == "name":
-            name, start = self._next(), self._start
-            if self._token != "(":
-                self._names.add(name)
-                return f"{sign}_{name}"
-            function = name
-            if name not in FUNCTIONS:
-                where = f"expression {shown(self._text)}, character {start - len(name) + 1}"
-                found = f"unknown function {shown(name)}{nearest(name, FUNCTIONS)}"
-                raise InputError(where, found, ", ".join(FUNCTIONS))
-        if self._token != "(":
-            raise self._complaint("a number, a name or a parenthesis")
-        self._check_depth(1)
-        self._next()
-        inside = [self._formula()]
-        while self._token == "," and function in _OF_SEVERAL:
-            self._next()
-            inside.append(self._formula())
-        if self._token != ")":
-            raise self._complaint("')'")
-        self._next()
-        return f"{sign}{function}({','.join(inside)})"
-
-    def _number(self) -> str:
-        number = float(self._token)
-        if number == inf:
-            raise self._complaint("a finite number")
-        self._next()
-        if self._kind == "name" and self._units:
-            if self._token.lower() not in self._units:
-                raise self._complaint(f"an operator, or a unit: {', '.join(self._units)}")
-            number *= self._units[self._next().lower()]
-        return repr(number)
+    if kind == "compute":
+        return platform.speed
+    return platform.way if kind == "communicate" else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,23 +181,58 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class BySize:
-    """An expression in the number of nodes, evaluated once per size."""
+class BoundFormula:
+    """A formula with the arguments it needs, all but the number of nodes and the iteration."""
 
     expression: Expression
+    #: what the number of nodes is called, and the iteration, if it may be asked for
     size: str
+    index: str | None = None
     constants: tuple[tuple[str, float], ...] = ()
-    #: arguments that themselves depend on the size, each after those it needs
+    #: arguments that themselves depend on those two, each after those it needs
     varying: tuple[tuple[str, Expression], ...] = ()
+
+    def at(self, nodes: int, iteration: int = 0) -> float:
+        """Its result there."""
+        values: dict[str, float] = dict(self.constants)
+        values[self.size] = nodes
+        if self.index is not None:
+            values[self.index] = iteration
+        for name, expression in self.varying:
+            values[name] = expression.at(values)
+        return self.expression.at(values)
+
+
+@dataclass(frozen=True, slots=True)
+class BySize:
+    """A formula in the number of nodes, evaluated once per size."""
+
+    formula: BoundFormula
     _known: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __call__(self, nodes: int) -> float:
         if nodes not in self._known:
-            values: dict[str, float] = {**dict(self.constants), self.size: nodes}
-            for name, expression in self.varying:
-                values[name] = expression.at(values)
-            self._known[nodes] = self.expression.at(values)
+            self._known[nodes] = self.formula.at(nodes)
         return self._known[nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class ByIteration:
+    """A formula in the iteration of its phase, and perhaps in the number of nodes: what it is in this one."""
+
+    formula: BoundFormula
+    iteration: int = 0
+
+    @property
+    def varies(self) -> bool:
+        return True
+
+    def during(self, iteration: int) -> "ByIteration":
+        """The same in another one."""
+        return ByIteration(self.formula, iteration)
+
+    def __call__(self, nodes: int) -> float:
+        return self.formula.at(nodes, self.iteration)
 
 
 #: named arguments of one job
@@ -348,50 +240,102 @@ _MOST = 1000
 
 
 class Arguments:
-    """Named numbers and expressions that may use each other and ``size``, the number of nodes."""
+    """Named numbers and expressions that may use each other, ``size``, the number of nodes, and ``index``,
+    the iteration of the phase, unless an argument is called so."""
 
-    def __init__(self, found: Mapping[str, Expression], size: str) -> None:
+    def __init__(self, found: Mapping[str, float | Expression], size: str, index: str | None = None) -> None:
         self.size = size
+        self.index = None if index in found else index
         if len(found) > _MOST:
             raise InputError("", f"{len(found):,} arguments", f"at most {_MOST:,}")
         if size in found:
             raise InputError(size, "is the number of nodes and cannot be defined", "another name")
-        for name, expression in found.items():
-            _check(expression, {*found, size}, name)
         self._constants: dict[str, float] = {}
         self._varying: dict[str, Expression] = {}
+        formulas: dict[str, Expression] = {}
+        for name, value in found.items():
+            if isinstance(value, Expression):
+                formulas[name] = value
+            else:
+                self._constants[name] = value
+        #: names that depend on the size or the iteration: all such names that they need
         self._needs: dict[str, frozenset[str]] = {}
-        for name in _in_order(found):
-            self._needs[name] = self._needed_by(found[name])
-            if size in self._needs[name]:
-                self._varying[name] = found[name]
+        if formulas:
+            self._settle(found, formulas)
+
+    def _settle(self, found: Mapping[str, Any], formulas: Mapping[str, Expression]) -> None:
+        given = {self.size} if self.index is None else {self.size, self.index}
+        for name, expression in formulas.items():
+            _check(expression, found.keys() | given, name)
+        for name in _in_order(formulas):
+            needs = self._needed_by(formulas[name])
+            if needs:
+                self._needs[name] = needs
+                self._varying[name] = formulas[name]
             else:
                 with within(name):
-                    self._constants[name] = found[name].at(self._constants)
+                    self._constants[name] = formulas[name].at(self._constants)
 
     def _needed_by(self, expression: Expression) -> frozenset[str]:
-        """All names that it uses, by way of other arguments too."""
-        return expression.names.union(*(self._needs.get(name, ()) for name in expression.names))
+        """All names that it uses which are no constants, by way of other arguments too."""
+        names = expression.names.difference(self._constants)
+        return names.union(*(self._needs.get(name, ()) for name in names)) if names else names
 
-    def bind(self, expression: Expression, *, sizes: bool = True) -> Amount:
-        """The expression with these arguments; without ``sizes`` it must not depend on the nodes."""
-        _check(expression, {*self._needs, self.size} if sizes else self._constants, "")
+    def bind(self, expression: Expression, *, sizes: bool = True, iterations: bool = False) -> Amount:
+        """The expression with these arguments; without ``sizes`` it must not depend on the nodes, and only
+        with ``iterations`` may it depend on the iteration."""
         needs = self._needed_by(expression)
-        if self.size not in needs:
+        if not needs:
             return Fixed(expression.at(self._constants))
-        constants = tuple((name, value) for name, value in self._constants.items() if name in needs)
-        varying = tuple((name, other) for name, other in self._varying.items() if name in needs)
-        return BySize(expression, self.size, constants, varying)
+        by_size, by_index = self.size in needs, self.index is not None and self.index in needs
+        if len(needs) > by_size + by_index or (by_size and not sizes) or (by_index and not iterations):
+            self._check_bound(expression, sizes, iterations)
+        varying: tuple[tuple[str, Expression], ...] = ()
+        names = expression.names
+        if len(needs) > by_size + by_index:
+            varying = tuple((name, other) for name, other in self._varying.items() if name in needs)
+            names = names.union(*(other.names for _, other in varying))
+        constants = tuple([(name, value) for name, value in self._constants.items() if name in names])
+        if by_index:
+            return ByIteration(BoundFormula(expression, self.size, self.index, constants, varying))
+        return BySize(BoundFormula(expression, self.size, None, constants, varying))
+
+    def _check_bound(self, expression: Expression, sizes: bool, iterations: bool) -> None:
+        """Complain about names that are unknown, or may not be used here."""
+        given = [self.size] if sizes else []
+        given += [self.index] if iterations and self.index is not None else []
+        refused = {self.size, self.index}.difference(given)
+        fine = [name for name, needs in self._needs.items() if needs.isdisjoint(refused)]
+        _check(expression, {*self._constants, *fine, *given}, "")
 
     def amount(
         self, value: object, sizes: Iterable[int], units: Mapping[str, float] | None = None, least: float = 0
     ) -> Amount:
         """A number, a quantity or a formula, which is at least so much on all these sizes."""
         amount = self.bind(Expression.parse(value, units))
-        for size in sizes:
-            if amount(size) < least:
-                raise InputError("", f"found {amount(size):g} on {size} nodes", f"{least:g} or more")
+        insist_on_least(amount, sizes, least)
         return amount
+
+
+def insist_on_least(amount: Amount, sizes: Iterable[int], least: float, iterations: int = 1) -> None:
+    """Complain if it is less than that on one of these sizes, in any of so many iterations."""
+    if isinstance(amount, Fixed) and amount.value >= least:
+        return
+    if not varies(amount):
+        _insist(amount, sizes, least, "")
+        return
+    if iterations > MOST_VARYING:
+        found = f"is another amount in each of {iterations:,} iterations of its phase"
+        raise InputError("", found, f"at most {MOST_VARYING:,}")
+    for number in range(iterations):
+        _insist(during(amount, number), sizes, least, f" in iteration {number} of its phase")
+
+
+def _insist(amount: Amount, sizes: Iterable[int], least: float, when: str) -> None:
+    for size in sizes:
+        found = amount(size)
+        if found < least:
+            raise InputError("", f"found {found:g} on {size} nodes{when}", f"{least:g} or more")
 
 
 def _check(expression: Expression, known: Collection[str], where: str) -> None:

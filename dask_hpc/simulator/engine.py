@@ -65,6 +65,7 @@ class Engine:
     ) -> None:
         self.platform = platform if isinstance(platform, Platform) else Platform(platform)
         self._most_nodes = self.platform.most_nodes
+        self._decides_on_each = self.platform.decide == "event"
         self.policy = policy
         self.story = Story(story)
         self.record = record
@@ -121,6 +122,7 @@ class Engine:
         live, events, indices, file_system = self._live, self._events, self.indices, self.file_system
         transfers = file_system.transfers
         only_ticks, watchers = self.platform.only_ticks, self._watchers
+        each = self._decides_on_each
         if self.platform.failures is not None:
             self._failures = self.platform.failures.times(self.platform.nodes)
             self._next_failure()
@@ -148,6 +150,8 @@ class Engine:
                 _, _, _, call, what, version = heappop(events)
                 if version is None or what.version == version:
                     call(what, now)
+                    if each:
+                        self._conclude(now)
             while submitted == now:
                 assert arrival is not None
                 self._news = True
@@ -155,13 +159,10 @@ class Engine:
                 seen += 1
                 arrival = next(stream, None)
                 submitted = inf if arrival is None else arrival.job.submitted
-            if self._is_due or (self._news and not only_ticks):
-                self._decide()
-                if self._is_freed:  # by who started, had nothing to do and has ended
-                    self.decide_soon()
-            while self._at_point:
-                if self._leave_points(now):
-                    self._decide()  # who shrank at its scheduling point has freed nodes
+                if each:
+                    self._conclude(now)
+            if self._at_point or self._is_due or (self._news and not only_ticks):
+                self._conclude(now)
             for service in watchers:
                 service.settled(now)
             rounds += 1
@@ -174,6 +175,16 @@ class Engine:
         for service in self._services:
             service.end(indices.now if until == inf or not live else until)
         return seen
+
+    def _conclude(self, now: float) -> None:
+        """What has happened is decided about, if it is time to; who is at a scheduling point goes on."""
+        if self._is_due or (self._news and not self.platform.only_ticks):
+            self._decide()
+            if self._is_freed:  # by who started, had nothing to do and has ended
+                self.decide_soon()
+        while self._at_point:
+            if self._leave_points(now):
+                self._decide()  # who shrank at its scheduling point has freed nodes
 
     def take_over(
         self, indices: Indices, running: list[tuple[Arrival, float]], waiting: list[Arrival]
@@ -246,6 +257,8 @@ class Engine:
                     self._proceed(owner, now)
                 else:
                     owner.woken(now)
+                if self._decides_on_each:
+                    self._conclude(now)
 
     def _tick(self, _: None, now: float) -> None:
         self._is_due = True

@@ -309,22 +309,23 @@ class Phased(Execution):
             yield from self._step(task)
         skipped, first = self._rounds, True
         for phase in self._application.phases:
-            for _ in range(phase.iterations):
-                if skipped:
-                    skipped -= 1
-                    continue
-                if phase.request is not None:
-                    yield Ask(int(phase.request(self.nodes)))
+            if skipped >= phase.iterations:
+                skipped -= phase.iterations
+                continue
+            for tasks, request in phase.rounds(skipped):
+                if request is not None:
+                    yield Ask(int(request(self.nodes)))
                 if phase.scheduling_point and not first:
                     yield Point()
                 first = False
                 while self._extra:
                     yield from self._step(self._extra.pop(0))
-                for place, task in enumerate(phase.tasks, 1):
-                    self._is_last = place == len(phase.tasks)
+                for place, task in enumerate(tasks, 1):
+                    self._is_last = place == len(tasks)
                     yield from self._step(task)
                 self._is_last = False
                 self._rounds += 1
+            skipped = 0
 
     def _step(self, task: Task) -> Iterator[Step]:
         amount = max(0.0, task.amount(self.nodes))

@@ -362,22 +362,32 @@ class Units:
         insist(fine, "interval", self.interval, "0.001 s or more")
 
 
+Decide = Literal["instant", "event"]
+DECIDE: tuple[Decide, ...] = get_args(Decide)
+
+
 @dataclass(frozen=True, slots=True)
 class Platform:
     """``speed`` in operations per second and node, bandwidths in bytes per second, powers in watts.
 
     ``link`` is each node's way to the other nodes and to the file system; ``file_system`` is what all
     nodes together get from it, shared equally by the nodes that read or write; less if they are many and it
-    has a ``crowding``. ``tick`` adds a decision
-    every so many seconds while jobs are there; with ``only_ticks`` there are no others. ``launch`` and
-    ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
-    ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
-    ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
+    has a ``crowding``. No node gets more of it than its ``stream``, which latency may limit, however few they
+    are. ``tick`` adds a decision every so many seconds while jobs are there; with ``only_ticks`` there are no
+    others. ``launch`` and ``cleanup`` are seconds during which a job holds its nodes before and after its
+    work. With a ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the
+    outermost first: ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that
+    picks nodes.
     Instead a ``topology`` says which parts there are and what the links between them carry: of its nodes for
     jobs the platform has the first, in their order, under its own names. Then who communicates is as fast as
     what others send lets him be (``NetworkPace``), and commits are, too.
     ``agents`` is what checkpoint agents cost, where a policy has some. ``copies`` are the bytes that a node
     keeps which is there for copies alone (0: there are no such nodes). With ``units`` nodes come and go.
+
+    Much may happen at one ``instant``: jobs come, end, or are at a scheduling point. A policy sees all of it
+    before it decides. If it is to ``decide`` on each ``event``, it is asked after every single one and knows
+    nothing of those to come: of jobs that are submitted together the first starts without regard for the
+    others. So it is in ElastiSim, which calls its scheduler for each message.
     """
 
     nodes: int
@@ -399,13 +409,16 @@ class Platform:
     crowding: Crowding | None = None
     units: Units | None = None
     topology: Topology | None = None
+    stream: float = inf
+    decide: Decide = "instant"
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
-        for name in ("speed", "link", "file_system"):
+        for name in ("speed", "link", "file_system", "stream"):
             insist(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("idle_power", "active_power", "tick", "launch", "cleanup", "copies"):
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
+        insist(self.decide in DECIDE, "decide", self.decide, ", ".join(DECIDE))
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")
         if self.units is not None:
@@ -463,7 +476,7 @@ class Platform:
     def file_system_rate(self, nodes: int) -> float:
         """Bytes per second that each of so many nodes gets which read or write at a time."""
         total = self.file_system if self.crowding is None else self.file_system * self.crowding.share(nodes)
-        return min(self.way, total / nodes)
+        return min(self.way, self.stream, total / nodes)
 
     @property
     def way(self) -> float:
@@ -472,9 +485,8 @@ class Platform:
 
     def io_demand(self, compute: float, data: float) -> IoDemand:
         """Of a job that needs so many operations, and reads and writes so many bytes, in all."""
-        return IoDemand(
-            compute=compute, data=data, speed=self.speed, link=self.link, file_system=self.file_system
-        )
+        link = min(self.link, self.stream)
+        return IoDemand(compute=compute, data=data, speed=self.speed, link=link, file_system=self.file_system)
 
     @property
     def has_powers(self) -> bool:

@@ -145,3 +145,13 @@ def test_phases_that_are_none(phases):
 def test_a_share_that_was_seen_is_the_intensity_on_whatever_nodes(share):
     demand = IoDemand.of_share(share)
     assert all(demand.intensity(nodes) == pytest.approx(share) for nodes in (1, 3, 500))
+
+
+@pytest.mark.parametrize("field", ["compute", "data", "speed", "link", "file_system"])
+def test_what_is_no_demand_of_io(field):
+    fine = {"compute": 1.0, "data": 2.0, "speed": 3.0, "link": 4.0, "file_system": 5.0}
+    may_be_zero = field in ("compute", "data")
+    assert getattr(IoDemand(**fine | {field: 0.0 if may_be_zero else math.inf}), field) in (0.0, math.inf)
+    for value in (-1.0, float("nan"), "3", None, math.inf if may_be_zero else 0.0):
+        with pytest.raises(InputError, match=f"io_intensity.{field}: found"):
+            IoDemand(**fine | {field: value})

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.simulator.application import Arguments, BySize, Expression, Fixed
+from dask_hpc.simulator.application import Arguments, BySize, Fixed
+from dask_hpc.simulator.expression import Expression
 
 
 def arguments(**found):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.simulator.application import DEEPEST, FUNCTIONS, LONGEST, Expression
+from dask_hpc.simulator.expression import DEEPEST, FUNCTIONS, LONGEST, Expression
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,30 @@ from dask_hpc.simulator.application import DEEPEST, FUNCTIONS, LONGEST, Expressi
         ("sqrt(16) + ceil(1.2) + floor(-1.2) + abs(-3) + exp(0)", 8.0),
         (".5 + 1. + 1E+2", 101.5),
         ("((((2))))", 2.0),
+        ("num_nodes == 4", 1.0),
+        ("num_nodes != 4", 0.0),
+        ("num_nodes <> 4.5", 1.0),
+        ("4 < num_nodes", 0.0),
+        ("4 <= num_nodes", 1.0),
+        ("num_nodes > 3.5", 1.0),
+        ("num_nodes >= 4 + 1", 0.0),
+        ("3 > 2 > 1", 0.0),
+        ("10 * (num_nodes == 4) + 1", 11.0),
+        ("num_nodes > 2 ? 7 : 8", 7.0),
+        ("num_nodes > 4 ? 7 : 8 + 1", 9.0),
+        ("0 ? 1 : num_nodes == 4 ? 2 : 3", 2.0),
+        ("1 ? 0 ? 1 : 2 : 3", 2.0),
+        ("num_nodes - 4 ? 1 / (num_nodes - 4) : -1", -1.0),
+        ("num_nodes < 3 || flops == 8 && alpha > 1", 0.0),
+        ("1 || 0 && 0", 1.0),
+        ("(1 or 0) and 0", 0.0),
+        ("2 and -3", 1.0),
+        ("!0 + !num_nodes", 1.0),
+        ("-!0", -1.0),
+        ("!-1", 0.0),
+        ("not(num_nodes == 3) + 1", 2.0),
+        ("if(alpha < 1, max(1, 2) ^ 2, 1 / 0)", 4.0),
+        ("0 && 1 / 0", 0.0),
     ],
 )
 def test_results(text, result):
@@ -37,6 +61,12 @@ def test_results(text, result):
 def test_names_numbers_and_units():
     assert Expression.parse("a * min(b, a) + 2").names == {"a", "b"}
     assert Expression.parse(3)() == 3.0 and Expression.parse(2.5).names == frozenset()
+    assert (
+        Expression.parse(-2).number == -2.0 == Expression.parse(-2)() and Expression.parse("2").number is None
+    )
+    assert pickle.loads(pickle.dumps(Expression.parse(-0.5)))() == -0.5
+    assert Expression.parse("a * b") is Expression.parse("a * b")  # translated once
+    assert Expression.parse("n > 2 and 3 kib or n", {"kib": 1024.0})(n=2) == 1.0
     assert Expression.parse("10 GiB / n + 3", {"gib": 2.0**30})(n=2) == 5 * 2**30 + 3
 
 
@@ -62,6 +92,22 @@ def test_pickled_and_compared():
         ("__import__('os')", "unknown function '__import__'"),
         ("a.b", "character 2: found '\\.'; allowed: numbers, names"),
         ("x = 1", "character 3: found '='"),
+        ("x === 1", "character 5: found '='"),
+        ("1 ? 2", "character 6: it ends here; allowed: ':'"),
+        ("1 : 2", "character 3: found ':'; allowed: an operator"),
+        ("1 ? : 2", "character 5: found ':'; allowed: a number, a name or a parenthesis"),
+        ("a &", "character 3: found '&'"),
+        ("a && ", "character 6: it ends here"),
+        ("if(1, 2)", "character 8: found '\\)'; allowed: ','"),
+        ("if(1, 2, 3, 4)", "character 11: found ','; allowed: '\\)'"),
+        ("not 1", "character 5: found '1'"),
+        ("is_true(1)", "unknown function 'is_true'"),
+        ("real(1)", "unknown function 'real'"),
+        ("1?" * 200 + "2" + ":3" * 200, f"at most {DEEPEST} levels"),
+        ("1?2:" * 200 + "3", f"at most {DEEPEST} levels"),
+        ("1<" * 200 + "2", f"at most {DEEPEST} levels"),
+        ("!" * 200 + "2", f"at most {DEEPEST} levels"),
+        ("if(1," * 200, f"at most {DEEPEST} levels"),
         ("1e999", "found '1e999'; allowed: a finite number"),
         ("é", "character 1: found '.xe9'"),
         ("\x00", "found '.x00'"),
@@ -97,6 +143,11 @@ def test_a_unit_that_is_none():
         ("exp(1e9)", "too large"),
         ("1e308 * 10 - 1e308 * 10", "not a finite number"),
         ("ceil(1e308 * 10)", "too large"),
+        ("(-a) ^ 0.5 > 1", "no such real number"),
+        ("(-a) ^ 0.5 == 1", "no such real number"),
+        ("(-a) ^ 0.5 ? 1 : 2", "no such real number"),
+        ("!((-a) ^ 0.5)", "no such real number"),
+        ("a > 0 ? 1 / b : 2", "division by zero"),
         ("aa", "aa has no value \\(nearest: a\\)"),
     ],
 )
@@ -107,6 +158,8 @@ def test_what_has_no_result(text, complaint):
 
 
 def test_long_flat_formulas_are_not_deep():
+    assert Expression.parse("n||" * (LONGEST // 4) + "n")(n=0) == 0
+    assert Expression.parse("n&&" * (LONGEST // 4) + "n")(n=2) == 1
     assert Expression.parse("+".join(["n"] * (LONGEST // 2)))(n=1) == LONGEST // 2
 
 
@@ -152,7 +205,45 @@ def test_the_same_as_python(text, a, b, nodes):
     assert found == wanted
 
 
-@given(st.text(max_size=60) | st.text("0123456789.e+-*/%^() ,abminlog2sqrt_#'\"", max_size=40))
+#: a formula, and the same in Python
+pairs = st.recursive(
+    st.sampled_from(["a", "b", "num_nodes"]).map(lambda name: (name, name))
+    | st.integers(0, 9).map(lambda x: (f"{x}", f"{x}.0")),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), inner).map(
+            lambda p: (f"({p[0][0]} {p[1]} {p[2][0]})", f"float({p[0][1]} {p[1]} {p[2][1]})")
+        ),
+        st.tuples(
+            inner, st.sampled_from([("&&", "and"), ("||", "or"), ("and",) * 2, ("or",) * 2]), inner
+        ).map(lambda p: (f"({p[0][0]} {p[1][0]} {p[2][0]})", f"float(bool({p[0][1]} {p[1][1]} {p[2][1]}))")),
+        st.tuples(inner, inner, inner).map(
+            lambda p: (f"({p[0][0]} ? {p[1][0]} : {p[2][0]})", f"({p[1][1]} if {p[0][1]} else {p[2][1]})")
+        ),
+        st.tuples(inner, st.sampled_from("+-*/"), inner).map(
+            lambda p: (f"({p[0][0]} {p[1]} {p[2][0]})", f"({p[0][1]} {p[1]} {p[2][1]})")
+        ),
+        inner.map(lambda p: (f"!{p[0]}", f"float(not {p[1]})")),
+    ),
+    max_leaves=10,
+)
+
+
+@given(pairs, st.integers(-3, 3), st.integers(0, 3), st.integers(1, 9))
+@settings(max_examples=300, deadline=None)
+def test_conditions_are_the_same_as_in_python(pair, a, b, nodes):
+    values = {"a": float(a), "b": float(b), "num_nodes": float(nodes)}
+    try:
+        wanted = eval(pair[1], {"__builtins__": {}, "float": float, "bool": bool}, values)
+    except ZeroDivisionError:
+        wanted = None
+    try:
+        found = Expression.parse(pair[0])(**values)
+    except InputError:
+        found = None
+    assert found == wanted
+
+
+@given(st.text(max_size=60) | st.text("0123456789.e+-*/%^() ,abminlog2sqrt_#'\"<>=!&|?:", max_size=40))
 @settings(max_examples=1000, deadline=None)
 def test_anything_is_a_formula_or_a_complaint(text):
     try:

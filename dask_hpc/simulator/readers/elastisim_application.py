@@ -11,61 +11,33 @@
 | ``sequence`` | its tasks, as often as it says |
 
 Iterations of one task are one longer task. What cannot be said in our terms is told to ``notes``. Arguments
-are values, not text that is pasted into formulas: with ``x`` = ``"a+b"``, ``2*x`` is twice the sum.
+are values, not text that is pasted into formulas: with ``x`` = ``"a+b"``, ``2*x`` is twice the sum. Formulas
+may use ``phase_iteration``, which counts the iterations of a phase from 0. ElastiSim has it in evolving
+requests only, where it also has ``num_nodes_min`` and ``num_nodes_max``; here they are known everywhere.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.simulator.application import (
-    MOST_ITERATIONS,
-    Amount,
-    Application,
-    Arguments,
-    Expression,
-    Fixed,
-    Phase,
-    Task,
+from dask_hpc.simulator.application import Fixed
+from dask_hpc.simulator.expression import Expression
+from dask_hpc.simulator.readers.elastisim_form import (
+    ApplicationForm,
+    Form,
+    Formula,
+    KnownAmount,
+    PhaseForm,
+    Repeated,
+    Rule,
+    TaskForm,
 )
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
 from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, read_values
 
-
-def _between_all_gpus(nodes: int, payload: float, gpus: int) -> float:
-    if nodes == 1 or gpus == 1:
-        return payload if nodes > 1 else 0.0
-    return payload * (nodes * gpus - gpus) / (nodes * gpus - 1)
-
-
-#: rule -> the amount on so many nodes, by other amounts there and by figures
-_RULES: Mapping[str, Callable[..., float]] = {
-    # of a payload, what the node with the most work does
-    "all_ranks": lambda nodes, payload: payload / nodes,
-    "total": lambda nodes, payload: payload / nodes,
-    "uniform": lambda nodes, payload: payload,
-    "root_only": lambda nodes, payload: payload,
-    "even_ranks": lambda nodes, payload: payload / ((nodes + 1) // 2),
-    "odd_ranks": lambda nodes, payload: payload / (nodes // 2) if nodes > 1 else 0.0,
-    # and what the link with the most traffic carries: rings and exchanges load all links alike
-    "all_to_all": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
-    "gather": lambda nodes, payload: payload * (nodes - 1) / nodes,  # the root's own share stays at home
-    "scatter": lambda nodes, payload: payload * (nodes - 1) / nodes,
-    "master_worker": lambda nodes, payload: payload / 2 if nodes > 1 else 0.0,  # half goes out, half comes in
-    "ring": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
-    "ring_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
-    "ring_counter_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
-    # the part of a payload among all GPUs that goes from node to node: in a ring one GPU of each node has
-    # its neighbour elsewhere
-    "all GPUs": _between_all_gpus,
-    "a ring of GPUs": lambda nodes, payload, gpus: payload / gpus if nodes > 1 else 0.0,
-    "scaled": lambda nodes, amount, factor: amount * factor,
-    "repeated": lambda nodes, amount, times: amount * max(0, int(times)),  # parts of a time do not count
-    "not hidden": lambda nodes, sent, computed, ratio: max(0.0, sent - computed * ratio),
-}
 VECTOR_PATTERNS = ("all_ranks", "total", "uniform", "root_only", "even_ranks", "odd_ranks", "vector")
 _RINGS = ("ring", "ring_clockwise", "ring_counter_clockwise")
 MATRIX_PATTERNS = ("all_to_all", "gather", "scatter", "master_worker", *_RINGS, "matrix")
@@ -73,18 +45,6 @@ MATRIX_PATTERNS = ("all_to_all", "gather", "scatter", "master_worker", *_RINGS, 
 _UNEVEN = ("root_only", "even_ranks", "odd_ranks", "vector")
 #: reading and writing by some of the nodes, as the same total shared by all of them
 _SHARED = {"even_ranks": "total", "odd_ranks": "all_to_all"}
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """An amount that follows from others, and from figures that are the same on any nodes, by a rule."""
-
-    rule: str
-    amounts: tuple[Amount, ...]
-    figures: tuple[float, ...] = ()
-
-    def __call__(self, nodes: int) -> float:
-        return _RULES[self.rule](nodes, *(amount(nodes) for amount in self.amounts), *self.figures)
 
 
 def known_pattern(value: Any, known: tuple[str, ...], where: str) -> str:
@@ -108,6 +68,13 @@ def explicit(value: Any, length: int | None, where: str) -> list[float]:
     return [float(one) for one in value]
 
 
+def largest_stream(value: Any, nodes: int | None, where: str) -> Fixed:
+    """Of an explicit matrix: the most that any node sends to another one."""
+    cells = explicit(value, nodes * nodes if nodes else None, where)
+    assert nodes is not None
+    return Fixed(max((cell for at, cell in enumerate(cells) if at // nodes != at % nodes), default=0.0))
+
+
 def busiest_link(value: Any, nodes: int | None, where: str) -> Fixed:
     """Of an explicit matrix: the most that any node sends, or receives."""
     cells = explicit(value, nodes * nodes if nodes else None, where)
@@ -123,8 +90,6 @@ def _keys(*keys: str) -> Readers:
     return {key: flag if key in flags else as_it_is for key in keys}
 
 
-#: a sequence repeated more often than this makes one long task of each of its tasks
-_MOST_TASKS = 1000
 _DEEPEST = 40
 _ONCE = {"on_init": "on_start", "on_reconfiguration": "on_resize", "on_expansion": "on_expansion"}
 _MODEL = _keys(*_ONCE, "phases")
@@ -147,12 +112,9 @@ _TASKS: Mapping[str, tuple[Readers, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ElastisimJob:
-    """What the model of one job is read with."""
+class ModelReader:
+    """Reads an application model for jobs that are alike but for their arguments and sizes."""
 
-    arguments: Arguments
-    #: sizes on which every amount is tried
-    sizes: tuple[int, ...]
     #: the size of a rigid job
     nodes: int | None
     #: GPUs it uses on each node
@@ -161,56 +123,56 @@ class ElastisimJob:
     machine: ElastisimPlatform | None
     #: lines about what was left out, in order
     notes: Notes
+    #: names that formulas use
+    names: set[str] = field(default_factory=set)
 
-    def application(self, found: Any) -> Application:
+    def form(self, found: Any) -> ApplicationForm:
         """Of one application model; complaints name the key path."""
         values = read_values(found, _MODEL, needed=("phases",))
-        once = {name: self._one_time(values[key], key) for key, name in _ONCE.items() if key in values}
-        if once.get("on_expansion"):
+        once = {
+            name: self._one_time(values[key], key) if key in values else () for key, name in _ONCE.items()
+        }
+        if any(phase.steps for phase in once["on_expansion"]):
             self.notes.add("on_expansion runs on all nodes of a job, not only on its new ones")
         insist(isinstance(values["phases"], list), "phases", values["phases"], "a list of phases")
-        read = [self._phase(one, f"phases[{at}]") for at, one in enumerate(values["phases"])]
-        return Application(tuple(phase for phase in read if phase.iterations), **once)
+        phases = [self._phase(one, f"phases[{at}]") for at, one in enumerate(values["phases"])]
+        return ApplicationForm(tuple(phases), **once, names=frozenset(self.names))
 
-    def _one_time(self, found: Any, where: str) -> tuple[Task, ...]:
+    def _one_time(self, found: Any, where: str) -> tuple[PhaseForm, ...]:
         if isinstance(found, list):  # as in older versions
-            return self._tasks(found, where)
-        phase = self._phase(found, where)
-        return self._again(phase.tasks, Fixed(phase.iterations))
+            return (PhaseForm(self._tasks(found, where), self._formula(1, where)),)
+        return (self._phase(found, where),)
 
-    def _phase(self, found: Any, where: str) -> Phase:
+    def _phase(self, found: Any, where: str) -> PhaseForm:
         values = read_values(found, _PHASE, where, needed=("tasks",))
-        tasks = self._tasks(values["tasks"], f"{where}.tasks")
-        count = self._count(values.get("iterations", 1), f"{where}.iterations")
+        steps = self._tasks(values["tasks"], f"{where}.tasks")
+        times = self._formula(values.get("iterations", 1), f"{where}.iterations")
         if not values.get("final_scheduling_point", True):
             self.notes.add("final_scheduling_point is not read: points are before each iteration")
         request = None
         if "evolving_request" in values:
-            request = self._amount(values, "evolving_request", where, least=1.0)
+            request = self._formula(values["evolving_request"], f"{where}.evolving_request")
             if not self.evolving:
                 self.notes.add("an evolving_request of a job that is not evolving is left out")
                 request = None
-        return Phase(tasks, count, values.get("scheduling_point", True), request)
+        return PhaseForm(steps, times, values.get("scheduling_point", True), request)
 
-    def _count(self, value: Any, where: str) -> int:
-        """Iterations of a phase, which may use the job's arguments, not its size."""
+    def _formula(self, value: Any, where: str) -> Formula:
         with within(where):
-            count = self.arguments.bind(Expression.parse(value), sizes=False)(1)
-        if not 0 <= count <= MOST_ITERATIONS:
-            raise InputError(where, f"found {shown(value)}, that is {count:g}", f"0 to {MOST_ITERATIONS:,}")
-        return int(count)
+            expression = Expression.parse(value)
+        self.names.update(expression.names)
+        return Formula(expression, where, value)
 
-    def _amount(self, values: Mapping[str, Any], key: str, where: str, least: float = 0.0) -> Amount:
-        with within(f"{where}.{key}"):
-            return self.arguments.amount(values[key], self.sizes, least=least)
+    def _amount(self, values: Mapping[str, Any], key: str, where: str) -> Formula:
+        return self._formula(values[key], f"{where}.{key}")
 
-    def _tasks(self, found: Any, where: str) -> tuple[Task, ...]:
+    def _tasks(self, found: Any, where: str) -> tuple[TaskForm | Repeated, ...]:
         insist(isinstance(found, list), where, found, "a list of tasks")
         if where.count("tasks[") > _DEEPEST:
             raise InputError(where[:60] + "...", "nested too deeply", f"{_DEEPEST} sequences in each other")
-        return tuple(task for at, one in enumerate(found) for task in self._task(one, f"{where}[{at}]"))
+        return tuple(step for at, one in enumerate(found) for step in self._task(one, f"{where}[{at}]"))
 
-    def _task(self, found: Any, where: str) -> tuple[Task, ...]:
+    def _task(self, found: Any, where: str) -> tuple[TaskForm | Repeated, ...]:
         insist(isinstance(found, dict), where, found, "a task")
         kind = str(found.get("type")).lower()
         if kind not in _TASKS:
@@ -218,81 +180,78 @@ class ElastisimJob:
             raise InputError(f"{where}.type", f"found {shown(found.get('type'))}{hint}", ", ".join(_TASKS))
         keys, needed = _TASKS[kind]
         values = read_values(found, keys, where, needed=needed)
+        steps: tuple[TaskForm | Repeated, ...]
         if kind == "sequence":
-            tasks = self._tasks(values["tasks"], f"{where}.tasks")
+            steps = self._tasks(values["tasks"], f"{where}.tasks")
         elif kind in ("cpu", "gpu"):
-            tasks = self._processor(values, kind == "gpu", where)
+            steps = self._processor(values, kind == "gpu", where)
         elif "delay" in values:
-            tasks = (Task("idle", self._busiest(values, "delay", "pattern", where)),)
+            steps = (TaskForm("idle", self._busiest(values, "delay", "pattern", where)),)
         else:
-            tasks = (self._storage(values, kind, where),)
+            steps = (self._storage(values, kind, where),)
         patterns = {str(values.get(key)).lower() for key in ("pattern", "computation_pattern")}
         if not values.get("synchronized") and not patterns.isdisjoint(_UNEVEN):
             self.notes.add("nodes without work in a task wait for those with work before their next one")
         if "iterations" not in values:
-            return tasks
-        return self._again(tasks, self._amount(values, "iterations", where))
+            return steps
+        return (Repeated(steps, self._amount(values, "iterations", where)),)
 
-    def _again(self, tasks: tuple[Task, ...], times: Amount) -> tuple[Task, ...]:
-        """The tasks repeated: one after the other where that is short, else each of them longer."""
-        if times == Fixed(1):
-            return tasks
-        if isinstance(times, Fixed) and len(tasks) > 1 and times.value * len(tasks) <= _MOST_TASKS:
-            return tasks * int(times.value)
-        if len(tasks) > 1:
-            self.notes.add(
-                "a sequence repeated often, or as often as the size says, does each of its tasks in one go"
-            )
-        return tuple(
-            Task(task.kind, Derived("repeated", (task.amount, times)), task.root_only) for task in tasks
-        )
-
-    def _busiest(self, values: Mapping[str, Any], key: str, pattern_key: str, where: str) -> Amount:
+    def _busiest(self, values: Mapping[str, Any], key: str, pattern_key: str, where: str) -> Form:
         """What the busiest node has to do."""
         pattern = known_pattern(values.get(pattern_key), VECTOR_PATTERNS, f"{where}.{pattern_key}")
         if pattern == "vector":
-            return Fixed(max(explicit(values[key], self.nodes, f"{where}.{key}")))
-        return Derived(pattern, (self._amount(values, key, where),))
+            return KnownAmount(Fixed(max(explicit(values[key], self.nodes, f"{where}.{key}"))))
+        return Rule(pattern, (self._amount(values, key, where),))
 
-    def _processor(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> tuple[Task, ...]:
+    def _processor(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> tuple[TaskForm, ...]:
         """What is computed and sent, the slower of the two, coupled or not."""
         if "flops" not in values and "bytes" not in values:
             raise InputError(f"{where}.flops", "is missing", "flops, bytes, or both")
         flops_per_gpu = self._flops_per_gpu(where) if on_gpus else 0.0
         machine = self.machine
-        tasks = []
+        steps = []
         if "flops" in values:
             flops = self._busiest(values, "flops", "computation_pattern", where)
             if machine and on_gpus:
-                flops = Derived("scaled", (flops,), (machine.platform.speed / (self.gpus * flops_per_gpu),))
-            tasks.append(Task("compute", flops))
+                flops = Rule("scaled", (flops,), (machine.platform.speed / (self.gpus * flops_per_gpu),))
+            steps.append(TaskForm("compute", flops))
         if "bytes" in values:
             sent = self._sent(values, on_gpus, where)
             if "flops" not in values:
-                tasks.append(Task("communicate", sent))
+                steps.append(TaskForm("communicate", sent))
             elif machine is None:
                 self.notes.add("without a platform, a task's communication follows its computation instead "
                                "of overlapping it")  # fmt: skip
-                tasks.append(Task("communicate", sent))
+                steps.append(TaskForm("communicate", sent))
             elif machine.platform.link < inf:  # over links without end it takes no time anyway
                 ratio = machine.platform.link / machine.platform.speed
-                tasks.append(Task("communicate", Derived("not hidden", (sent, flops), (ratio,))))
-        return tuple(tasks)
+                steps.append(TaskForm("communicate", Rule("not hidden", (sent, flops), (ratio,))))
+        return tuple(steps)
 
-    def _sent(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> Amount:
+    def _sent(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> Form:
         path = f"{where}.communication_pattern"
         pattern = known_pattern(values.get("communication_pattern"), MATRIX_PATTERNS, path)
         if on_gpus and pattern not in ("all_to_all", *_RINGS):
             raise InputError(path, f"found {shown(pattern)} for GPUs", "all_to_all, or a ring")
         if pattern == "matrix":
-            return busiest_link(values["bytes"], self.nodes, f"{where}.bytes")
-        payload = self._amount(values, "bytes", where)
+            link = busiest_link(values["bytes"], self.nodes, f"{where}.bytes")
+            stream = largest_stream(values["bytes"], self.nodes, f"{where}.bytes")
+            return self._over_latency(KnownAmount(link), KnownAmount(stream))
+        payload: Form = self._amount(values, "bytes", where)
         if on_gpus:
             if self.gpus > 1:
                 self.notes.add("traffic between the GPUs of one node takes no time")
             rule = "all GPUs" if pattern == "all_to_all" else "a ring of GPUs"
-            payload = Derived(rule, (payload,), (self.gpus,))
-        return Derived(pattern, (payload,))
+            payload = Rule(rule, (payload,), (self.gpus,))
+        return self._over_latency(Rule(pattern, (payload,)), Rule(f"a stream of {pattern}", (payload,)))
+
+    def _over_latency(self, carried: Form, stream: Form) -> Form:
+        """What the busiest link carries, or, if it takes longer, what one node sends to another one: then
+        the link carries nothing for a part of the time."""
+        machine = self.machine
+        if machine is None or machine.stream >= machine.platform.link:
+            return carried
+        return Rule("the slower", (carried, stream), (machine.platform.link / machine.stream,))
 
     def _flops_per_gpu(self, where: str) -> float:
         machine = self.machine
@@ -307,7 +266,7 @@ class ElastisimJob:
                              f"num_gpus_per_node from 1 to {machine.gpus}")  # fmt: skip
         return machine.flops_per_gpu
 
-    def _storage(self, values: Mapping[str, Any], kind: str, where: str) -> Task:
+    def _storage(self, values: Mapping[str, Any], kind: str, where: str) -> TaskForm:
         if values.get("async"):
             self.notes.add("asynchronous reading and writing is waited for")
         reads = kind.endswith("read")
@@ -316,16 +275,16 @@ class ElastisimJob:
             rate = machine and (machine.burst_read if reads else machine.burst_write)
             if rate:
                 busiest = self._busiest(values, "bytes", "pattern", where)
-                return Task("idle", Derived("scaled", (busiest,), (1.0 / rate,)))
+                return TaskForm("idle", Rule("scaled", (busiest,), (1.0 / rate,)))
             self.notes.add("the platform has no burst buffers: the file system is used instead")
         pattern = known_pattern(values["pattern"], VECTOR_PATTERNS, f"{where}.pattern")
         if pattern == "vector":
             payloads = explicit(values["bytes"], self.nodes, f"{where}.bytes")
-            amount: Amount = Fixed(sum(payloads) / len(payloads))
+            form: Form = KnownAmount(Fixed(sum(payloads) / len(payloads)))
             if not any(payloads[1:]):
-                return Task("read" if reads else "write", Fixed(payloads[0]), root_only=True)
+                return TaskForm("read" if reads else "write", KnownAmount(Fixed(payloads[0])), root_only=True)
         else:
-            amount = Derived(_SHARED.get(pattern, pattern), (self._amount(values, "bytes", where),))
+            form = Rule(_SHARED.get(pattern, pattern), (self._amount(values, "bytes", where),))
         if pattern in ("even_ranks", "odd_ranks", "vector"):
             self.notes.add("reading and writing by some of the nodes, or unevenly, is shared evenly by all")
-        return Task("read" if reads else "write", amount, root_only=pattern == "root_only")
+        return TaskForm("read" if reads else "write", form, root_only=pattern == "root_only")

@@ -1,7 +1,16 @@
 """SimGrid platform files as ElastiSim uses them.
 
 Our machine has nodes of one kind, each with a link of its own, and one shared file system. What a
-platform file says beyond that (latencies, backbones, unequal nodes) is left out, and the notes say so.
+platform file says beyond that (backbones, unequal nodes) is left out, and the notes say so.
+
+Of latencies we have what lasts: a stream of data over a route sends at most one TCP window in twice the
+latency of the route; the window is 4 MiB unless the file's ``network/TCP-gamma`` says otherwise. ElastiSim
+runs on SimGrid's model for parallel tasks (``ptask_L07``), which has this bound and none of the factors that
+SimGrid's default model has for TCP (LV08: 0.97 of the bandwidth, 13.01 times the latency): bandwidths and
+latencies are as the file says. A node has one stream to each host of the file system that it uses, and one
+to each node it sends to. Of a route to the file system only the part beside it counts, and the node's own
+link. That each task waits for one latency before it sends anything is left out: iterations of one task are
+one longer task here, and it is less than a millisecond on most machines.
 """
 
 import re
@@ -23,6 +32,11 @@ _PREFIXES: Mapping[str, float] = {
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
 }  # fmt: skip
 _SPEEDS = {"f": 1.0, "flops": 1.0}
+_SECONDS: Mapping[str, float] = {
+    "": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12, "m": 60.0, "h": 3600.0, "d": 86400.0,
+    "w": 604800.0,
+}  # fmt: skip
+_WINDOW = 4194304.0  # bytes
 _BANDWIDTHS = {"Bps": 1.0, "bps": 0.125}
 _QUANTITY = re.compile(r"\s*([+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _MODELLED = {"platform", "zone", "AS", "cluster", "cabinet", "host", "prop", "link", "link_ctn", "route",
@@ -39,6 +53,8 @@ class ElastisimPlatform:
     #: bytes per second of a node's own burst buffer, or None
     burst_read: float | None = None
     burst_write: float | None = None
+    #: bytes per second from one node to another one, however free the links are
+    stream: float = inf
 
 
 def load_platform(
@@ -86,6 +102,14 @@ def quantity(text: str | None, units: Mapping[str, float], where: str) -> float:
     raise InputError(where, f"found {shown(text)}", f"a quantity such as {words}")
 
 
+def seconds(text: str | None, where: str) -> float:
+    """``"50us"``; nothing is no latency, and a bare number is in seconds."""
+    match = _QUANTITY.fullmatch(text or "0")
+    if match is None or match[2] not in _SECONDS or float(match[1]) == inf:
+        raise InputError(where, f"found {shown(text)}", "a time such as 50us or 1ms")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
 def _rate(text: str | None, units: Mapping[str, float], where: str) -> float:
     value = quantity(text, units, where)
     if value == 0:
@@ -109,12 +133,15 @@ def _is(properties: Mapping[str, str], name: str) -> bool:
 
 
 class _Nodes(NamedTuple):
-    """So many compute nodes alike: operations per second, bytes per second of a link if it says, and
-    properties."""
+    """So many compute nodes alike: operations per second, bytes per second of a link if it says,
+    latencies and properties."""
 
     nodes: int
     speed: float
     link: float | None
+    #: seconds from a node to the edge of its cluster, and to another node in it
+    latency: float
+    between: float
     properties: Mapping[str, str]
 
 
@@ -125,7 +152,11 @@ class _PlatformFile:
         self._root, self._notes = root, notes
         #: bytes per second of links by name, and hosts and zones of the file system
         self._links: dict[str, float] = {}
+        self._latencies: dict[str, float] = {}
         self._storage: set[str] = set()
+        #: hosts of the file system alone
+        self._stores = 0
+        self._window = _WINDOW
 
     def machine(self, read_links: Iterable[str], write_links: Iterable[str]) -> ElastisimPlatform:
         root = self._root
@@ -137,6 +168,10 @@ class _PlatformFile:
         for one in root.iter("link"):
             name = one.get("id", "")
             self._links[name] = _rate(one.get("bandwidth"), _BANDWIDTHS, f"link {shown(name)}: bandwidth")
+            self._latencies[name] = seconds(one.get("latency"), f"link {shown(name)}: latency")
+        for one in root.iterfind("config/prop"):
+            if one.get("id") == "network/TCP-gamma":
+                self._window = _rate(one.get("value"), {"": 1.0}, "network/TCP-gamma")
         groups = self._groups()
         if not groups:
             raise InputError("platform", "has no compute nodes", "a cluster, or hosts that are neither "
@@ -152,10 +187,10 @@ class _PlatformFile:
         properties = groups[0].properties
         if any(group.properties != properties for group in groups):
             self._notes.add("nodes differ in GPUs or burst buffers: those of the first are taken")
-        if any(element.get("lat") or element.get("latency") for element in root.iter()):
-            self._notes.add("latencies are not modelled")
-        platform = Platform(nodes=nodes, speed=speed, link=link, file_system=file_system)
-        return ElastisimPlatform(platform, *_gpus(properties), *self._burst_buffer(properties))
+        stream = self._file_stream(groups, tuple(read_links), tuple(write_links))
+        platform = Platform(nodes=nodes, speed=speed, link=link, file_system=file_system, stream=stream)
+        between = self._stream(max(group.between for group in groups))
+        return ElastisimPlatform(platform, *_gpus(properties), *self._burst_buffer(properties), between)
 
     def _groups(self) -> list[_Nodes]:
         """The compute nodes; those of the file system are noted."""
@@ -168,19 +203,23 @@ class _PlatformFile:
             properties = {prop.get("id", ""): prop.get("value", "") for prop in element.iterfind("prop")}
             if _is(properties, "pfs_host"):
                 self._storage.add(name)
+                self._stores += 1
             if _is(properties, "pfs_host") or _is(properties, "batch_system"):
                 continue
             speeds = (element.get("speed") or element.get("power") or "").split(",")
             speed = quantity(speeds[0] or None, _SPEEDS, f"{where}: speed")
             if element.get("core", "1") != "1":
                 self._notes.add("cores of a node are not modelled: its speed is taken as it is")
-            count, bandwidth = 1, None
+            count, bandwidth, latency, between = 1, None, 0.0, 0.0
             if element.tag != "host":
                 if element.get("bb_bw"):
                     self._notes.add("the backbone of a cluster is not modelled")
                 bandwidth = _rate(element.get("bw"), _BANDWIDTHS, f"{where}: bw")
+                own = seconds(element.get("lat"), f"{where}: lat")
+                shared = seconds(element.get("bb_lat"), f"{where}: bb_lat") if element.get("bb_bw") else 0.0
+                latency, between = own + shared, own + shared + own
                 count = _count(element.get("radical", ""), f"{where}: radical")
-            groups.append(_Nodes(count, speed, bandwidth, properties))
+            groups.append(_Nodes(count, speed, bandwidth, latency, between, properties))
         for zone in self._root.iter():
             hosts = {host.get("id", "") for host in zone.iterfind("host")}
             if zone.tag in ("zone", "AS") and not hosts.isdisjoint(self._storage):
@@ -228,6 +267,16 @@ class _PlatformFile:
     def _route_rate(self, way: str) -> float | None:
         """By the routes to (``dst``) or from (``src``) the file system. Links that all of them share are
         the bottleneck; routes with none in common add up."""
+        routes = self._routes(way)
+        if not routes:
+            return None
+        common = set(routes[0]).intersection(*routes[1:])
+        if common:
+            return min(self._links[name] for name in common)
+        return sum(min(self._links[name] for name in route) for route in routes)
+
+    def _routes(self, way: str) -> list[list[str]]:
+        """The known links of each route to or from the file system."""
         routes = []
         for route in self._root.iter():
             ends = {route.get(way, "")}
@@ -237,12 +286,38 @@ class _PlatformFile:
             links = [name for name in links if name in self._links]
             if route.tag in ("route", "zoneRoute", "ASroute") and links and ends & self._storage:
                 routes.append(links)
-        if not routes:
-            return None
-        common = set(routes[0]).intersection(*routes[1:])
-        if common:
-            return min(self._links[name] for name in common)
-        return sum(min(self._links[name] for name in route) for route in routes)
+        return routes
+
+    def _stream(self, latency: float) -> float:
+        """One window on its way, and the answer back."""
+        return self._window / (2.0 * latency) if latency else inf
+
+    def _file_stream(
+        self, groups: list[_Nodes], read_links: tuple[str, ...], write_links: tuple[str, ...]
+    ) -> float:
+        """Bytes per second that one node gets from the file system if nobody else does; over the longest
+        way, if they differ."""
+        if not self._storage:
+            return inf
+        ways = []
+        for way, named in (("src", read_links), ("dst", write_links)):
+            routes = self._routes(way)
+            if routes:
+                ways.append(max(sum(self._latencies[name] for name in route) for route in routes))
+            elif named:
+                ways.append(max(self._latencies[name] for name in named))
+        latency = max(ways, default=0.0) + max(group.latency for group in groups)
+        if latency and min(ways, default=0.0) != max(ways, default=0.0):
+            self._notes.add("the ways to and from the file system differ in latency: the longer is both")
+        targets = groups[0].properties.get("pfs_targets", "")
+        streams = len([name for name in targets.split(",") if name.strip()]) or self._stores
+        stream = streams * self._stream(latency)
+        if latency:
+            self._notes.add(
+                f"latencies limit what a node reads or writes to {stream:g} B/s; that a task waits for one "
+                "before it begins is left out"
+            )
+        return stream
 
     def _burst_buffer(self, properties: Mapping[str, str]) -> tuple[float | None, float | None]:
         if not _is(properties, "node_local_bb"):

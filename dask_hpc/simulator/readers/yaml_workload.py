@@ -5,7 +5,9 @@ platform:
   nodes: 500
   speed: 100 Gflop/s           # per node
   link: 100 Gbit/s             # per node
-  file_system: 48 GB/s         # for all together
+  file_system: 48 GB/s         # for all together; at most a stream for each node, such as:
+  stream: 4 GB/s               # as latency limits it
+  decide: event                # on each one, not once for all that happens at an instant
   crowding: {knee: 40, decline: 1, reads: 8}    # under more than 40 nodes it gets slower
   resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}    # or published, or by direction and size:
   #  {expand: {2: 0.11 s, 16: 1.29 s}, shrink: {2: 0.05 s, 16: 2.25 s}}
@@ -64,7 +66,6 @@ from dask_hpc.simulator.application import (
     Amount,
     Application,
     Arguments,
-    Expression,
     Fixed,
     Phase,
     Task,
@@ -72,6 +73,7 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
     sent_bytes,
 )
+from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import (
     RESIZE_COSTS,
@@ -149,6 +151,8 @@ _PLATFORM: Readers = {
     "speed": _operations_per_second,
     "link": _bytes_per_second,
     "file_system": _bytes_per_second,
+    "stream": _bytes_per_second,
+    "decide": as_it_is,
     "idle_power": _watts,
     "active_power": _watts,
     "tick": parse_duration,
