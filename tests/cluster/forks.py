@@ -7,9 +7,10 @@ lost. Only what each would do first, importing Dask and us for two seconds, is d
 import faulthandler
 import os
 import runpy
+import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import forkserver
 
@@ -56,6 +57,24 @@ def _set_environment(variables):
 
 
 forkserver._forkserver.ensure_running = _start_as_we_began
+
+_connect = forkserver._forkserver.connect_to_new_process
+
+
+def _connect_or_start_again(fds):
+    """Once in some hundred runs of all tests the server hears nobody any more: then there is a new one."""
+    try:
+        return _connect(fds)
+    except ConnectionRefusedError as error:
+        pid = forkserver._forkserver._forkserver_pid
+        print(f"server {pid} of forks: {error}; another one is started", file=sys.stderr)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # so that it is known to be dead
+        return _connect(fds)
+
+
+forkserver.connect_to_new_process = _connect_or_start_again
 
 
 @contextmanager
