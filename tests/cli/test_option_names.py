@@ -20,7 +20,6 @@ STORE = ("plan", "interval", "--level", "store", "10s", "1h")
         ((*STORE, "--objective", "energy"), "--objective: 'energy' needs the power"),
         (("plan", "interval", "--level", "store", "10s", "0s"), "--level 'store': mtbf: found"),
         (("plan", "reservation", "--law", "nonsense"), "--law"),
-        (("plan", "resilience", "--nodes", "4", "--mtbf", "1y", "--run", "1d", "--machine", "0"), "--machine"),
     ],
 )
 def test_options_are_named(args, said):
