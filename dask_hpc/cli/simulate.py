@@ -3,7 +3,8 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as play
 from dask_hpc.simulator.overlay import Overlay
-from dask_hpc.simulator.platform import platform_of
+from dask_hpc.simulator.platform import Site, platform_of
+from dask_hpc.simulator.readers.yaml_workload import read_site
 from dask_hpc.simulator.report import PIPELINE_HEADS, pipeline_row, report_page, worth_a_line
 from dask_hpc.simulator.result import METRICS, shown_metric
 from dask_hpc.simulator.study import reporting_seeds, tuning_seeds
@@ -102,6 +104,12 @@ def _console(columns: int) -> Console:
 @click.argument("workload")
 @click.option("--nodes", type=int, help="Nodes of the machine; default: what the workload says.")
 @click.option("--machine", metavar="NAME", help="Nodes and powers of a known machine, such as frontier.")
+@click.option(
+    "--site",
+    metavar="supply=S,switches=W,pue=P",
+    help="With --machine: share that power supplies pass on, what switches draw, and all over that without "
+    "cooling, such as supply=96%,switches=60kW,pue=1.1; then the site's energy is told, too.",
+)
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Name or file; may be repeated.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a parameter of all policies."
@@ -149,6 +157,7 @@ def simulate(
     workload: str,
     nodes: int | None,
     machine: str | None,
+    site: str | None,
     policies: tuple[str, ...],
     settings: tuple[str, ...],
     sweeps: tuple[str, ...],
@@ -186,6 +195,10 @@ def simulate(
     platform = None if machine is None else platform_of(machine, nodes)
     if platform is not None:
         nodes = platform.nodes
+    if site is not None:
+        if platform is None:
+            raise InputError("--site", "no machine is there", "--machine NAME, or site in a .yaml workload")
+        platform = replace(platform, site=_read_site(site))
     chosen = _policies(policies or ("easy-backfill",), settings)
     overlay = _overlay(malleable, rule, law, overrun, load, first)
     if seeds is not None or sweeps or cluster or resume or reporting:
@@ -271,10 +284,17 @@ def _policies(names: tuple[str, ...], settings: tuple[str, ...]) -> list[Policy]
     return [policy.with_(**changes) if changes else policy for policy in chosen]
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def _read_site(words: str) -> Site:
+    values: dict[str, object] = dict(_pair("--site", word, "pue=1.1") for word in words.split(","))
+    with suppress(ValueError):  # else it is said what it should be
+        values["pue"] = float(str(values.get("pue", 1.0)))
+    return read_site(values)
+
+
+def _pair(option: str, text: str, example: str = "queue.depth=100") -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise InputError(option, f"found {shown(text)}", "KEY=VALUE, for example queue.depth=100")
+        raise InputError(option, f"found {shown(text)}", f"KEY=VALUE, for example {example}")
     return key.strip(), value.strip()
 
 
