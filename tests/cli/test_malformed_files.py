@@ -44,7 +44,7 @@ summary: One of ours.
 source: dask-hpc
 queue: {strategy: elastic, depth: 50}
 malleability: {strategy: elastic}
-nodes: {strategy: first-fit}
+nodes: {strategy: first}
 """
 CORRIDOR = "- {id: pi, nodes: 4, min_nodes: 1, max_nodes: 14, power: 170 W}\n" * 1 + (
     "- {id: heat, nodes: 8, min_nodes: 1, max_nodes: 14, power: [240 W, 260 W]}\n"
@@ -68,7 +68,7 @@ SLURM = "SwitchName=leaf0 Nodes=n[0-3]\nSwitchName=leaf1 Nodes=n[4-7]\nSwitchNam
 COLOCATION = "kind,seconds,mem_class,count,deadline\ncg,250s,I,100,3h\nsp, 7 min ,II,100,\nep,180,V,100,3h\n"
 RUNS = "seconds\n" + "".join(f"{3600 + 731 * n % 977}\n" for n in range(20))
 FAILURES = "time,node\n" + "".join(f"{n * 4000 + 37 * n * n % 1999},n{n}\n" for n in range(20))
-STEPS = "- {time: 0 s, lower: 100 W, upper: 2 kW}\n- {time: 10 min, lower: 0, upper: 1 kW}\n"
+STEPS = "- {at: 0 s, lower: 100 W, upper: 2 kW}\n- {at: 10 min, lower: 0, upper: 1 kW}\n"
 
 CORRIDOR_WORDS = (
     "plan",
@@ -105,7 +105,7 @@ FORMATS = {
     "partition": ("a.yaml", PARTITION, ("plan", "partition"), ()),
     "network": ("n.yaml", NETWORK, ("plan", "network"), ()),
     "colocation": ("t.csv", COLOCATION, ("plan", "colocation"), ("--cores", "4", "--plot", "OUT")),
-    "runs": ("r.txt", RUNS, ("plan", "reservation", "--runs"), ("--checkpoint", "1min", "--plot", "OUT")),
+    "runs": ("r.txt", RUNS, ("plan", "reservation", "--runs"), ("--checkpoint", "1min", "--method", "all-checkpoint 20", "--plot", "OUT")),
     "failures": (
         "f.csv", FAILURES, ("plan", "interval", "--failures"), ("--level", "a", "60s", "file", "--plot", "OUT"),
     ),
