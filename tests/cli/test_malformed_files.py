@@ -49,7 +49,10 @@ nodes: {strategy: first}
 CORRIDOR = "- {id: pi, nodes: 4, min_nodes: 1, max_nodes: 14, power: 170 W}\n" * 1 + (
     "- {id: heat, nodes: 8, min_nodes: 1, max_nodes: 14, power: [240 W, 260 W]}\n"
 )
-CORRIDOR_CSV = "id, nodes, min_nodes, max_nodes, power, least, most\npi, 4, 1, 14, 170 W, ,\nheat, 8, 1, 14, , 240 W, 260 W\n"
+CORRIDOR_CSV = (
+    "id, nodes, min_nodes, max_nodes, power, least, most\npi, 4, 1, 14, 170 W, ,\n"
+    "heat, 8, 1, 14, , 240 W, 260 W\n"
+)
 PARTITION = """\
 platform: {nodes: 50, cores: 8, memory: 64 GiB, bandwidth: 10 GB/s}
 simulation: {time: 30 min, memory: 2 TiB, serial: 0.0005}
@@ -66,7 +69,6 @@ jobs:
 """
 SLURM = "SwitchName=leaf0 Nodes=n[0-3]\nSwitchName=leaf1 Nodes=n[4-7]\nSwitchName=top Switches=leaf[0-1]\n"
 COLOCATION = "kind,seconds,mem_class,count,deadline\ncg,250s,I,100,3h\nsp, 7 min ,II,100,\nep,180,V,100,3h\n"
-RUNS = "seconds\n" + "".join(f"{3600 + 731 * n % 977}\n" for n in range(20))
 FAILURES = "time,node\n" + "".join(f"{n * 4000 + 37 * n * n % 1999},n{n}\n" for n in range(20))
 STEPS = "- {at: 0 s, lower: 100 W, upper: 2 kW}\n- {at: 10 min, lower: 0, upper: 1 kW}\n"
 
@@ -105,9 +107,9 @@ FORMATS = {
     "partition": ("a.yaml", PARTITION, ("plan", "partition"), ()),
     "network": ("n.yaml", NETWORK, ("plan", "network"), ()),
     "colocation": ("t.csv", COLOCATION, ("plan", "colocation"), ("--cores", "4", "--plot", "OUT")),
-    "runs": ("r.txt", RUNS, ("plan", "reservation", "--runs"), ("--checkpoint", "1min", "--method", "all-checkpoint 20", "--plot", "OUT")),
     "failures": (
-        "f.csv", FAILURES, ("plan", "interval", "--failures"), ("--level", "a", "60s", "file", "--plot", "OUT"),
+        "f.csv", FAILURES, ("plan", "interval", "--failures"),
+        ("--level", "a", "60s", "file", "--plot", "OUT"),
     ),
     "followed corridor": ("c.yaml", STEPS, (*FOLLOW, "power.follow="), ("--jobs-csv", "OUT")),
     "elastisim configuration": ("configuration.json", None, ("simulate",), ("--jobs-csv", "OUT")),
@@ -116,9 +118,9 @@ FORMATS = {
     "elastisim platform": ("platform.xml", None, ("simulate",), ("--jobs-csv", "OUT")),
 }  # fmt: skip
 ODD = (
-    None, True, -1, 0, 0.5, 2**31, 10**30, 1e308, float("nan"), float("inf"), -float("inf"), "", " ", "nonsense", "NaN",
-    "1e999", "-5 s", "5 parsecs", "\x00", "\u202e1", "9" * 5000, [], {}, [[]], [None], {"": None}, {"a": {"b": [1]}},
-    {1: 2}, ["x"] * 50, "=1+1", "1; 2", "../..", "__import__('os')", "1 / 0", "2 ** 9999", "(" * 300,
+    None, True, -1, 0, 0.5, 2**31, 10**30, 1e308, float("nan"), float("inf"), -float("inf"), "", " ", "nonsense",
+    "NaN", "1e999", "-5 s", "5 parsecs", "\x00", "\u202e1", "9" * 5000, [], {}, [[]], [None], {"": None},
+    {"a": {"b": [1]}}, {1: 2}, ["x"] * 50, "=1+1", "1; 2", "../..", "__import__('os')", "1 / 0", "2 ** 9999", "(" * 300,
 )  # fmt: skip
 
 
@@ -216,7 +218,12 @@ def _bent(packed, draw):
     return packed[:at] if draw.random() < 0.5 else packed[:at] + b"\x5a" + packed[at + 1 :]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+SLOW = {kind for kind in FORMATS if kind.startswith("elastisim")}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in FORMATS]
+)
 def test_malformed(kind, tmp_path, monkeypatch):
     name, text, command, after = FORMATS[kind]
     monkeypatch.chdir(tmp_path)
