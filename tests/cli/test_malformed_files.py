@@ -118,9 +118,11 @@ FORMATS = {
     "elastisim platform": ("platform.xml", None, ("simulate",), ("--jobs-csv", "OUT")),
 }  # fmt: skip
 ODD = (
-    None, True, -1, 0, 0.5, 2**31, 10**30, 1e308, float("nan"), float("inf"), -float("inf"), "", " ", "nonsense",
+    None, True, -1, 0, 0.5, 2**31, 10**30, 1e308, float("nan"), float("inf"), -float("inf"), "",
+    " ", "nonsense",
     "NaN", "1e999", "-5 s", "5 parsecs", "\x00", "\u202e1", "9" * 5000, [], {}, [[]], [None], {"": None},
-    {"a": {"b": [1]}}, {1: 2}, ["x"] * 50, "=1+1", "1; 2", "../..", "__import__('os')", "1 / 0", "2 ** 9999", "(" * 300,
+    {"a": {"b": [1]}}, {1: 2}, ["x"] * 50, "=1+1", "1; 2", "../..", "__import__('os')", "1 / 0",
+    "2 ** 9999", "(" * 300,
 )  # fmt: skip
 
 
