@@ -28,6 +28,7 @@ _WHERE = {
     "ColocationPlan": "dask_hpc.planning.colocation.plan",
     "plan_corridor": "dask_hpc.planning.corridor.plan",
     "plan_interval": "dask_hpc.planning.interval",
+    "fit_failures": "dask_hpc.planning.interval",
     "plan_network": "dask_hpc.planning.plan_network",
     "NetworkPlan": "dask_hpc.planning.plan_network",
     "plan_partition": "dask_hpc.planning.in_situ.plan",

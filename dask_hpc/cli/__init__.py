@@ -8,6 +8,7 @@ import click
 
 from dask_hpc import __version__
 from dask_hpc.cli.group import one_line_complaints
+from dask_hpc.cli.options import name_options
 
 __all__ = ["cli", "main"]
 
@@ -54,6 +55,7 @@ class Commands(click.Group):
             return None
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(import_module(f"dask_hpc.cli.{name}"), name)
+        name_options(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

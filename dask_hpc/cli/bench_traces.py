@@ -8,7 +8,6 @@ from dask_hpc.cli.group import cluster_client
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.overlay import LAWS, Law
 from dask_hpc.simulator.result import shown_metric
 from dask_hpc.simulator.traces import CELL, FIGURES, POLICIES, RULES, SHARES, TraceStudy, TraceTable
 
@@ -34,7 +33,7 @@ _HEADS = {
     metavar="NAME",
     help="Name or file; may be repeated. Default: seven.",
 )
-@click.option("--rule", "rules", multiple=True, metavar="NAME", help="Sizes; default: half-double and wide.")
+@click.option("--sizes", "rules", multiple=True, metavar="NAME", help="Sizes; default: half-double and wide.")
 @click.option(
     "--shares",
     default=",".join(f"{one:g}" for one in SHARES),
@@ -42,7 +41,14 @@ _HEADS = {
     metavar="S,S,...",
     help="Of the jobs that can change size.",
 )
-@click.option("--law", type=click.Choice(LAWS), default="linear", show_default=True, help="How they scale.")
+@click.option(
+    "--speedup",
+    "law",
+    default="linear",
+    show_default=True,
+    metavar="LAW",
+    help="How they scale: linear, power:0.8, mixed ...",
+)
 @click.option("--load", type=float, help="Squeeze or stretch the time between jobs to this load.")
 @click.option("--first", type=click.IntRange(1), metavar="N", help="The first N jobs of each trace only.")
 @click.option("--nodes", type=click.IntRange(1), help="For traces that do not say how many there are.")
@@ -56,7 +62,7 @@ def traces(
     policies: tuple[str, ...],
     rules: tuple[str, ...],
     shares: str,
-    law: Law,
+    law: str,
     load: float | None,
     first: int | None,
     nodes: int | None,
@@ -77,7 +83,7 @@ def traces(
     \b
     Example:
       dask-hpc bench traces archive --first 2000
-      dask-hpc bench traces archive --shares 0,1 --rule wide --load 1.1 --csv table.csv --resume done.jsonl
+      dask-hpc bench traces archive --shares 0,1 --sizes wide --load 1.1 --csv table.csv --resume done.jsonl
     """
     asked = TraceStudy(
         folder=folder,

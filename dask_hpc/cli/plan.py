@@ -137,6 +137,8 @@ def _listed(text: bytes) -> list[dict[str, Any]]:
     found = read_yaml(text, _LARGEST_FILE)
     if isinstance(found, dict):
         check_keys(found, ("jobs",), "")
+        if "jobs" not in found:
+            raise InputError("jobs", "is missing", "a list of jobs")
         found = found["jobs"]
     if not isinstance(found, list):
         raise InputError("", f"found {shown(found)}", "a list of jobs")

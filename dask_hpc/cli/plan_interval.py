@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.failures import FROM_FILE, fit_data, fit_of_file, print_fit
 from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.units import show_duration
@@ -26,10 +27,15 @@ _ROWS = 5  # of the curve's points, one row each so many
     "levels",
     nargs=3,
     multiple=True,
-    required=True,
     metavar="NAME COMMIT MTBF",
     help="What a commit to this level takes, those to the levels below it included, and the mean time "
-    "between failures that nothing below it survives. The cheapest level first.",
+    "between failures that nothing below it survives, or the word file. The cheapest level first.",
+)
+@click.option(
+    "--failures",
+    metavar="FILE",
+    help="When failures came: seconds or dates, one to a line, or a table with a column time. Prints what "
+    "laws they follow, and the interval they would have wanted at the level whose MTBF is the word file.",
 )
 @click.option(
     "--restart",
@@ -63,6 +69,7 @@ _ROWS = 5  # of the curve's points, one row each so many
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs; seconds.")
 def interval(
     levels: tuple[tuple[str, str, str], ...],
+    failures: str | None,
     restarts: tuple[tuple[str, str], ...],
     run: str,
     objective: str,
@@ -83,7 +90,10 @@ def interval(
       dask-hpc plan interval --level partner 5s 10h --level disk 20s 1d --level store 150s 7d --run 24h
       dask-hpc plan interval --level store 267s 22min --run 24h --breakdown \\
         --objective energy --power computing=750W,committing=178W
+      dask-hpc plan interval --failures failures.txt --level store 150s file
     """
+    if not levels and failures is None:
+        raise InputError("--level", "no level is there", "NAME COMMIT MTBF, or --failures FILE")
     given = {name: {"name": name, "commit": commit, "mtbf": mtbf} for name, commit, mtbf in levels}
     if len(given) < len(levels):
         raise InputError("--level", "a name is there twice", "each name once")
@@ -92,6 +102,14 @@ def interval(
             raise InputError("--restart", f"found the level {shown(name)}", ", ".join(given))
         given[name]["restart"] = seconds
     watts = None if power is None else _read_power(power)
+    fit = None if failures is None else fit_of_file(failures, given)
+    if fit is None and any(level["mtbf"] == FROM_FILE for level in given.values()):
+        raise InputError("--level", f"found the MTBF {FROM_FILE} and no file", "--failures FILE")
+    if fit is not None and not given:
+        if plot:
+            raise InputError("--plot", "there is no plan to draw", "--level too")
+        print_json({"failures": fit_data(fit)}) if as_json else print_fit(fit)
+        return
     answer = plan_interval(given.values(), run, objective=objective, power=watts, deviations=deviations)
     if plot:
         with atomic_file(plot) as picture:
@@ -101,8 +119,12 @@ def interval(
             drawn = interval_svg(answer.efficiency, planned, curve, others, answer.reason)
             picture.write_text(drawn, encoding="utf-8")
     if as_json:
-        print_json(_interval_data(answer, breakdown))
+        found = _interval_data(answer, breakdown)
+        print_json(found if fit is None else found | {"failures": fit_data(fit)})
     else:
+        if fit is not None:
+            print_fit(fit)
+            click.echo()
         _print_interval(answer, breakdown)
     if answer.is_hopeless:
         sys.exit(1)

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as play
 from dask_hpc.simulator.built_in import PREFIX
-from dask_hpc.simulator.overlay import LAWS, Law, Overlay
-from dask_hpc.simulator.platform import DECIDE, Decide, platform_of
+from dask_hpc.simulator.overlay import Overlay
+from dask_hpc.simulator.platform import DECIDE, Decide, Site, platform_of
 from dask_hpc.simulator.readers.elastisim import STARTS
+from dask_hpc.simulator.readers.yaml_workload import read_site
 from dask_hpc.simulator.report import PIPELINE_HEADS, pipeline_row, report_page, worth_a_line
 from dask_hpc.simulator.result import METRICS, shown_metric
 from dask_hpc.simulator.study import reporting_seeds, tuning_seeds
@@ -106,14 +107,36 @@ def _console(columns: int) -> Console:
 @click.argument("workload")
 @click.option("--nodes", type=int, help="Nodes of the machine; default: what the workload says.")
 @click.option("--machine", metavar="NAME", help="Nodes and powers of a known machine, such as frontier.")
+@click.option(
+    "--site",
+    metavar="supply=S,switches=W,pue=P",
+    help="With --machine: share that power supplies pass on, what switches draw, and all over that without "
+    "cooling, such as supply=96%,switches=60kW,pue=1.1; then the site's energy is told, too.",
+)
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Name or file; may be repeated.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a parameter of all policies."
 )
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V,...", help="Try several values of one.")
 @click.option("--malleable", type=float, metavar="SHARE", help="Make this share of rigid jobs malleable.")
-@click.option("--rule", metavar="NAME", help="Their sizes: half-double, wide, 0.5:4 ...; else constraint.")
-@click.option("--law", type=click.Choice(LAWS), help="How they scale; default: unchanged.")
+@click.option(
+    "--sizes",
+    "rule",
+    metavar="NAME",
+    help="Their sizes: half-double, wide, 0.5:4 ...; default: 1 node to all, as constraints allow.",
+)
+@click.option(
+    "--speedup",
+    "law",
+    metavar="LAW",
+    help="How they scale: linear, power:0.8, amdahl:0.05, mixed ...; default: as the workload says, else "
+    "linear.",
+)
+@click.option(
+    "--overrun",
+    type=click.Choice(["keep", "kill"]),
+    help="Whether jobs that run past their walltime are kept; default: killed, unless the workload says so.",
+)
 @click.option("--load", type=float, help="Squeeze or stretch the time between jobs to this load.")
 @click.option("--first", type=click.IntRange(1), metavar="N", help="The first N jobs only.")
 @click.option("--seeds", type=click.IntRange(1), help="Repeat with seeds 0 to K-1; mean and 95 % interval.")
@@ -149,12 +172,14 @@ def simulate(
     workload: str,
     nodes: int | None,
     machine: str | None,
+    site: str | None,
     policies: tuple[str, ...],
     settings: tuple[str, ...],
     sweeps: tuple[str, ...],
     malleable: float | None,
     rule: str | None,
-    law: Law | None,
+    law: str | None,
+    overrun: str | None,
     load: float | None,
     first: int | None,
     seeds: int | None,
@@ -179,7 +204,7 @@ def simulate(
       dask-hpc simulate trace.swf.gz --nodes 512 --policy fcfs --policy easy-backfill
       dask-hpc simulate builtin:esp --malleable 0.5 --policy elastic --report esp.html
       dask-hpc simulate builtin:esp --seeds 20 --policy egs-pwma --sweep malleability.guard=0s,60s
-      dask-hpc simulate trace.swf.gz --malleable 0.5 --rule wide --law mixed --load 1.1 --policy elastic
+      dask-hpc simulate trace.swf.gz --malleable 0.5 --sizes wide --speedup mixed --load 1.1 --policy elastic
       dask-hpc simulate "builtin:production?nodes=1024&load=0.9" --policy easy-backfill --policy elastic
       dask-hpc simulate trace.swf.gz --machine marconi100 --policy power-corridor --set power.upper=1MW
       dask-hpc simulate builtin:in-situ --policy in-situ-async --policy in-situ-sync --report pipelines.html
@@ -187,8 +212,12 @@ def simulate(
     platform = None if machine is None else platform_of(machine, nodes)
     if platform is not None:
         nodes = platform.nodes
+    if site is not None:
+        if platform is None:
+            raise InputError("--site", "no machine is there", "--machine NAME, or site in a .yaml workload")
+        platform = replace(platform, site=_read_site(site))
     chosen = _policies(policies or ("easy-backfill",), settings)
-    overlay = _overlay(malleable, rule, law, load, first)
+    overlay = _overlay(malleable, rule, law, overrun, load, first)
     if seeds is not None or sweeps or cluster or resume or reporting:
         if jobs_csv or out or report:
             raise InputError("", "--jobs-csv, --out and --report need a single run", "no --seeds or --sweep")
@@ -202,6 +231,8 @@ def simulate(
         if as_usual or workload.startswith(PREFIX):
             source = workload  # a study reads it, or draws it with each seed
         found = _study(source, chosen, nodes, platform, overlay, drawn, sweep, cluster, resume)
+        if overlay is not None and overlay.malleable:
+            click.echo(f"note: {overlay.told}", err=True)
         _print_study(found, as_json)
         return
     with ExitStack() as files:
@@ -236,7 +267,8 @@ def simulate(
             _write_trace(results, trace_path)
         if report_path is not None:
             report_path.write_text(report_page(results), encoding="utf-8")
-    for note in (*loaded.notes, *(note for result in results for note in result.notes)):
+    made = (overlay.told,) if overlay is not None and overlay.malleable else ()
+    for note in (*loaded.notes, *made, *(note for result in results for note in result.notes)):
         click.echo(f"note: {note}", err=True)
     if as_json:
         print_json(_as_data(loaded, results))
@@ -252,18 +284,24 @@ def _deciding(
 
 
 def _overlay(
-    malleable: float | None, rule: str | None, law: Law | None, load: float | None, first: int | None
+    malleable: float | None,
+    rule: str | None,
+    law: str | None,
+    overrun: str | None,
+    load: float | None,
+    first: int | None,
 ) -> Overlay | None:
     """What is asked to be changed of the workload, if anything is."""
-    for option, value in (("--rule", rule), ("--law", law)):
+    for option, value in (("--sizes", rule), ("--speedup", law)):
         if value is not None and malleable is None:
             raise InputError(option, f"found {shown(value)} and no job that is made malleable", "--malleable")
-    if malleable is None and load is None and first is None:
+    if malleable is None and overrun is None and load is None and first is None:
         return None
     return Overlay(
         malleable=malleable or 0.0,
         rule=rule or "constraint",
         law=law or "unchanged",
+        overrun=overrun,
         load=load,
         first=first,
     )
@@ -278,10 +316,17 @@ def _policies(names: tuple[str, ...], settings: tuple[str, ...]) -> list[Policy]
     return [policy.with_(**changes) if changes else policy for policy in chosen]
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def _read_site(words: str) -> Site:
+    values: dict[str, object] = dict(_pair("--site", word, "pue=1.1") for word in words.split(","))
+    with suppress(ValueError):  # else it is said what it should be
+        values["pue"] = float(str(values.get("pue", 1.0)))
+    return read_site(values)
+
+
+def _pair(option: str, text: str, example: str = "queue.depth=100") -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise InputError(option, f"found {shown(text)}", "KEY=VALUE, for example queue.depth=100")
+        raise InputError(option, f"found {shown(text)}", f"KEY=VALUE, for example {example}")
     return key.strip(), value.strip()
 
 

@@ -5,6 +5,7 @@ all policies that are compared.
 """
 
 import random
+import re
 import zlib
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -27,6 +28,9 @@ from dask_hpc.simulator.workload import Arrival, Workload, malleable_overlay, pl
 
 Law = Literal["unchanged", "linear", "power", "amdahl", "io", "mixed"]
 LAWS: tuple[Law, ...] = get_args(Law)
+#: with a number each: of ``n ** x``, or the serial share
+_NUMBERED = {"power": PowerLaw, "amdahl": Amdahl}
+_LAWS_ALLOWED = ", ".join(LAWS) + ", power:0.8, amdahl:0.05"
 _MIXED: tuple[Law, ...] = ("linear", "power", "amdahl", "io")
 #: whoever asks for so many nodes uses such a share of them
 EFFICIENCY = (0.5, 0.98)
@@ -49,22 +53,29 @@ class Overlay:
     linear, but nobody says so), linear, power (``n ** x``), amdahl, io (computing scales, and the file system
     is at its end on the nodes asked for), or mixed, a quarter of each. Users are taken to know what they ask
     for: exponents and serial shares are such that a job uses 50 to 98 % of its nodes. Jobs of one user on as
-    many nodes have the same law and constraint. If laws are not ``declared`` policies do not know them, only
-    what they measure; as limits then follow sizes as if all scaled linearly, those jobs may overstay them.
+    many nodes have the same law and constraint. ``power:0.8`` and ``amdahl:0.05`` are one law for all.
+
+    If laws are not ``declared`` policies do not know them, only what they measure; as limits then follow
+    sizes as if all scaled linearly, those jobs may overstay them.
+
+    ``overrun`` says what becomes of jobs that would run past their walltime: "keep" lets them overstay,
+    "kill" ends all that do, None leaves it to the workload.
 
     ``load`` is node-seconds of the jobs over those of the machine from the first to the last submission.
     """
 
     malleable: float = 0.0
     rule: str = "half-double"
-    law: Law = "unchanged"
+    law: str = "unchanged"
     load: float | None = None
     first: int | None = None
     declared: bool = True
+    overrun: str | None = None
 
     def __post_init__(self) -> None:
         insist(is_number(self.malleable, 0, 1), "malleable", self.malleable, "0 to 1")
-        insist(self.law in LAWS, "law", self.law, ", ".join(LAWS))
+        insist(self.law in LAWS or _numbered(self.law) is not None, "law", self.law, _LAWS_ALLOWED)
+        insist(self.overrun in (None, "keep", "kill"), "overrun", self.overrun, "keep, kill")
         if self.load is not None:
             fine = is_number(self.load, 0, 100) and self.load > 0
             insist(fine, "load", self.load, "more than 0, at most 100")
@@ -76,6 +87,10 @@ class Overlay:
         machine, if the workload does not say."""
         if self.first is not None:
             workload = replace(workload, arrivals=workload.arrivals[: self.first])
+        if self.overrun is not None:
+            keeps = self.overrun == "keep"
+            kept = [a if a.overstays == keeps else replace(a, overstays=keeps) for a in workload]
+            workload = replace(workload, arrivals=kept)
         if self.load is not None:
             workload = squeezed(workload, self.load, nodes)
         workload = malleable_overlay(
@@ -91,7 +106,19 @@ class Overlay:
             return workload
         return replace(workload, arrivals=[_undeclared(arrival) for arrival in workload])
 
+    @property
+    def told(self) -> str:
+        """For a person: which jobs can change to which sizes, and how they scale."""
+        sizes = _SIZES.get(self.rule, f"{self.rule} times the nodes they ask for")
+        law = _SCALING.get(self.law, f"{self.law.replace(':', ' ')} for all of them")
+        return (
+            f"{self.malleable:.0%} of the rigid jobs are malleable; sizes {self.rule}: {sizes}; "
+            f"speed-up {self.law}: {law}"
+        )
+
     def _law(self, job: Job) -> Speedup:
+        if (found := _numbered(self.law)) is not None:
+            return found
         draw = random.Random(_alike("law", job))
         name = draw.choice(_MIXED) if self.law == "mixed" else self.law
         return _law_of(name, max(job.nodes, _LEAST), draw.randrange(_STEPS))
@@ -103,12 +130,41 @@ class Overlay:
         return draw.choice([one for one in _DRAWN if is_legal(one, job.nodes)])
 
 
+_SIZES = {
+    "constraint": "from 1 node to the whole machine, as the constraint of each allows",
+    "wide": "from 1 node to the whole machine, under a constraint drawn for each",
+    "half-double": "from half to twice the nodes they ask for",
+    "shrink-only": "from 1 node to those they ask for",
+    "grow-only": "from the nodes they ask for to the whole machine",
+}
+_SCALING = {
+    "unchanged": "as the workload says, linear where it says nothing",
+    "linear": "twice the nodes, half the time",
+    "power": "with n ** x, x such that they use 50 to 98 % of the nodes they ask for",
+    "amdahl": "with a serial share such that they use 50 to 98 % of the nodes they ask for",
+    "io": "computing scales, the file system is at its end on the nodes they ask for",
+    "mixed": "a quarter each of linear, power, amdahl and io",
+}
+
+
+@lru_cache(maxsize=100)
+def _numbered(law: object) -> Speedup | None:
+    """The one law that is written with its number; None if this is none."""
+    name, _, text = law.partition(":") if isinstance(law, str) else ("", "", "")
+    if name not in _NUMBERED or not re.fullmatch(r"[0-9.]+", text, re.ASCII):
+        return None
+    try:
+        return _NUMBERED[name](float(text))
+    except ValueError:
+        return None
+
+
 def _alike(what: str, job: Job) -> int:
     return zlib.crc32(f"{what} {job.user} {job.nodes}".encode())
 
 
 @lru_cache(maxsize=100_000)
-def _law_of(name: Law, nodes: int, step: int) -> Speedup:
+def _law_of(name: str, nodes: int, step: int) -> Speedup:
     at = (step + 0.5) / _STEPS
     low, high = READS if name == "io" else EFFICIENCY
     value = low + (high - low) * at

@@ -367,6 +367,26 @@ DECIDE: tuple[Decide, ...] = get_args(Decide)
 
 
 @dataclass(frozen=True, slots=True)
+class Site:
+    """What a machine draws beyond its nodes: of what comes in, power supplies pass on the share ``supply``
+    (1: the powers of nodes hold before their supplies); ``switches`` draw so many watts, whatever is sent;
+    and with cooling it is ``pue`` times as much (power usage effectiveness)."""
+
+    supply: float = 1.0
+    switches: float = 0.0
+    pue: float = 1.0
+
+    def __post_init__(self) -> None:
+        insist(is_number(self.supply, 0.01, 1), "supply", self.supply, "0.01 to 1")
+        insist(is_number(self.switches, 0, float_info.max), "switches", self.switches, "0 W or more, finite")
+        insist(is_number(self.pue, 1, 10), "pue", self.pue, "1 to 10")
+
+    def energy(self, nodes: float, seconds: float) -> float:
+        """Joules in all, where nodes used so many in so many seconds."""
+        return (nodes / self.supply + self.switches * seconds) * self.pue
+
+
+@dataclass(frozen=True, slots=True)
 class Platform:
     """``speed`` in operations per second and node, bandwidths in bytes per second, powers in watts.
 
@@ -383,6 +403,7 @@ class Platform:
     what others send lets him be (``NetworkPace``), and commits are, too.
     ``agents`` is what checkpoint agents cost, where a policy has some. ``copies`` are the bytes that a node
     keeps which is there for copies alone (0: there are no such nodes). With ``units`` nodes come and go.
+    With a ``site`` the energy of the whole site is told, too; corridors and policies go by the nodes alone.
 
     Much may happen at one ``instant``: jobs come, end, or are at a scheduling point. A policy sees all of it
     before it decides. If it is to ``decide`` on each ``event``, it is asked after every single one and knows
@@ -411,6 +432,7 @@ class Platform:
     topology: Topology | None = None
     stream: float = inf
     decide: Decide = "instant"
+    site: Site | None = None
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
@@ -510,7 +532,10 @@ MACHINES: Mapping[str, Platform] = {
     "supermuc-ng-partition": Platform(16, idle_power=71.0, active_power=250.0),
     "supermuc-ng": Platform(6336, idle_power=71.0, active_power=250.0),
     "frontier": Platform(9472, idle_power=626.0, active_power=2704.0),
-    "marconi100": Platform(980, idle_power=612.0, active_power=1836.0),
+    # 4 GPUs of 75 to 300 W, 2 CPUs of 47.25 to 252 W, memory 74.26 W, 2 NICs of 21 W and NVMe 45 W a node
+    # (ExaDigiT/RAPS, config/marconi100.yaml; it had 64 to 226 W a CPU before, 10 % more when idle). Its 49
+    # racks with 5 switches of 250 W each draw 61 kW more: see Site.
+    "marconi100": Platform(980, idle_power=555.76, active_power=1865.26),
 }
 
 

@@ -15,7 +15,7 @@ _MOST_JOBS = 200  # that are over, or not, in a table
 #: metrics that are only worth a line if they are not zero everywhere
 _IF_ANY = {"killed", "cancelled", "rejected", "dropped", "unfinished", "resizes", "moved_bytes", "restarts",
            "lost_node_hours", "commits", "commit_time", "commit_bytes", "mean_transfer", "placements",
-           "iteration", "left_out", "energy"}  # fmt: skip
+           "iteration", "left_out", "energy", "site_energy"}  # fmt: skip
 #: and those that are, if there was something to keep
 _IF_THERE = {"value_earned", "violations", "time_outside", "energy_outside", "theta", "least_theta"}
 

@@ -67,6 +67,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "iteration": ("s", "of in situ pipelines, on average"),
     "left_out": ("jobs", "analyses of in situ pipelines that were not done for an iteration"),
     "energy": ("J", "of all nodes during the makespan, if the platform has powers"),
+    "site_energy": ("J", "the same with losses, switches and cooling, if the platform has a site"),
     "violations": ("", "intervals outside the power corridor that last longer than one tick"),
     "time_outside": ("s", "outside the power corridor, however briefly each time"),
     "energy_outside": ("J", "above the corridor's upper or missing to its lower bound"),
@@ -145,6 +146,8 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
     if (drawn := record.find(PowerRecord)) is not None:
         until = inf if since is None else begin + makespan
         values["energy"] = power_trace(drawn, begin, until).energy
+    site = platform.site
+    values["site_energy"] = nan if site is None else site.energy(values["energy"], makespan)
     return {name: float(values[name]) for name in METRICS}
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_hpc.model.errors import InputError, insist, is_number
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.overlay import Law, Overlay, offered_load
+from dask_hpc.simulator.overlay import Overlay, offered_load
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.study import study
 from dask_hpc.simulator.workload import Workload
@@ -68,7 +68,7 @@ class TraceStudy:
     policies: Sequence[Policy]
     rules: Sequence[str] = RULES
     shares: Sequence[float] = SHARES
-    law: Law = "linear"
+    law: str = "linear"
     load: float | None = None
     first: int | None = None
     nodes: int | None = None

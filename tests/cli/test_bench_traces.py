@@ -68,7 +68,16 @@ def test_seven_strategies_two_rules_four_shares(folder):
 
 
 def test_csv_and_resume(folder, tmp_path):
-    options = ("--shares", "1", "--rule", "wide", "--policy", "egs-pwma", "--resume", tmp_path / "done.jsonl")
+    options = (
+        "--shares",
+        "1",
+        "--sizes",
+        "wide",
+        "--policy",
+        "egs-pwma",
+        "--resume",
+        tmp_path / "done.jsonl",
+    )
     bench(folder, *options, "--csv", tmp_path / "table.csv")
     found = pd.read_csv(tmp_path / "table.csv")
     assert list(found["trace"]) == ["busy.swf", "quiet.swf"] and set(found["sizes"]) == {"wide"}
@@ -81,7 +90,7 @@ def test_csv_and_resume(folder, tmp_path):
     [
         (("--shares", "all"), "--shares: found 'all'"),
         (("--shares", "0,3"), "shares: found [0.0, 3.0]; allowed: 0 to 1"),
-        (("--rule", "wise"), "rule: found 'wise' (nearest: wide)"),
+        (("--sizes", "wise"), "--sizes: found 'wise' (nearest: wide)"),
         (("--policy", "elastik"), "elastik"),
         (("--policy", "fcfs", "--policy", "fcfs"), "--policy: found fcfs, fcfs; allowed: each policy once"),
         (("--load", "0"), "load: found 0.0"),

@@ -185,7 +185,7 @@ def test_nothing_half_written_when_the_workload_is_bad(run, tmp_path):
 def test_workload_without_a_machine_size(run, tmp_path):
     (tmp_path / "n.yaml").write_text("jobs: [{nodes: 1, runtime: 3}]")
     result = run("n.yaml")
-    assert result.exit_code == 2 and "nodes=N" in result.stderr
+    assert result.exit_code == 2 and "--nodes N" in result.stderr
 
 
 def test_in_situ_pipelines_are_told(run, tmp_path):

@@ -2,7 +2,7 @@
 
 ``levels`` has the nouns, ``exact`` what a run takes, ``spread`` how much that varies, ``hierarchical`` the
 document's own model, ``single`` formulas for one level, ``best`` the search, ``models`` what others would
-plan, and ``plan`` all of it in human units.
+plan, ``failures`` what past failures say and would have wanted, and ``plan`` all of it in human units.
 """
 
 from dask_hpc.planning.interval.best import best_pattern
@@ -21,6 +21,14 @@ from dask_hpc.planning.interval.exact import (
     parts,
     period_time,
     run_time,
+)
+from dask_hpc.planning.interval.failures import (
+    FailureFit,
+    FailureLaw,
+    Replayed,
+    best_interval,
+    fit_failures,
+    kept,
 )
 from dask_hpc.planning.interval.hierarchical import hierarchical_efficiency
 from dask_hpc.planning.interval.levels import (
@@ -43,14 +51,18 @@ __all__ = [
     "EXACT",
     "MOODY",
     "TIME",
+    "FailureFit",
+    "FailureLaw",
     "IntervalPlan",
     "Level",
     "ModelPlan",
     "Parts",
     "Pattern",
+    "Replayed",
     "Rules",
     "Way",
     "Weights",
+    "best_interval",
     "best_pattern",
     "cost",
     "daly",
@@ -60,7 +72,9 @@ __all__ = [
     "energy_weights",
     "failure_rate",
     "failures_before",
+    "fit_failures",
     "hierarchical_efficiency",
+    "kept",
     "mean_failure",
     "model_plans",
     "parts",

@@ -15,6 +15,7 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
+  site: {supply: 96 %, switches: 60 kW, pue: 1.1}    # what is lost, and drawn beside the nodes
   topology: {preset: xc30, cabinets: 6}    # what joins nodes, or {tree: PARTS, bandwidths: {rack: 40 GB/s}}
   copies: 200 GB               # that a node keeps which is there for copies alone
   power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
@@ -84,6 +85,7 @@ from dask_hpc.simulator.platform import (
     NodeType,
     Platform,
     ResizeCost,
+    Site,
     Units,
     platform_of,
 )
@@ -146,6 +148,7 @@ def _node_type(found: Any) -> NodeType:
 
 
 _TYPE: Readers = {"count": _count, "idle": _watts, "active": _watts}
+_SITE: Readers = {"supply": share, "switches": _watts, "pue": number}
 _PLATFORM: Readers = {
     "nodes": _count,
     "speed": _operations_per_second,
@@ -244,9 +247,15 @@ def _swing(found: Any) -> Swing:
     return Swing(**read_values(found, _SWING))
 
 
+def read_site(found: Any, where: str = "site") -> Site:
+    """From a mapping of ``supply``, ``switches`` and ``pue``."""
+    with within(where):
+        return Site(**read_values(found, _SITE))
+
+
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
-    also = ("resize", "agents", "failures", "power", "machine", "crowding", "units")
+    also = ("resize", "agents", "failures", "power", "machine", "crowding", "units", "site")
     values = read_values(found, _PLATFORM, also=also)
     if found.get("machine") is not None:
         known = platform_of(found["machine"])
@@ -262,6 +271,8 @@ def read_platform(found: Any) -> Platform:
         costs = read_values(found["agents"], _AGENTS, "agents")
         with within("agents"):
             values["agents"] = Costs(**{"registering": 1.0, **costs})
+    if found.get("site") is not None:
+        values["site"] = read_site(found["site"])
     if found.get("crowding") is not None:
         crowding = read_values(found["crowding"], _CROWDING, "crowding", needed=("knee",))
         with within("crowding"):

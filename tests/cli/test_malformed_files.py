@@ -1,0 +1,272 @@
+"""A hundred malformed inputs of each format: one line and exit code 2, or a fine answer, and nothing half
+written. Half of them are damaged as text, half as data."""
+
+import copy
+import gzip
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dask_hpc.cli import cli
+
+ELASTISIM = Path(__file__).parents[1] / "simulator" / "elastisim"
+EACH = 100
+
+WORKLOAD = """\
+platform:
+  nodes: 8
+  speed: 1 Gflop/s
+  link: 1 GB/s
+  file_system: 2 GB/s
+  idle_power: 71 W
+  active_power: 250 W
+  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
+  site: {supply: 96 %, switches: 1 kW, pue: 1.1}
+  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 1 kW, upper: 2 kW}}
+jobs:
+  - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
+  - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 20 min, speedup: {power_law: 0.9}}
+  - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 10 min, requests: {50 %: 4}}
+  - {id: e, nodes: 4, kind: evolving, max_nodes: 8, arguments: {size: 4 GB}, on_start: [{read: size / nodes}],
+     phases: [{iterations: 10, compute: 20 Gflop / nodes, write: size / nodes}]}
+"""
+SWF = "; MaxNodes: 8\n" + "".join(
+    f"{n} {10 * n} -1 {50 + n} {1 + n % 4} -1 -1 {1 + n % 4} 100 -1 1 {n % 3} -1 -1 -1 -1 -1 -1\n"
+    for n in range(1, 9)
+)
+POLICY = """\
+summary: One of ours.
+source: dask-hpc
+queue: {strategy: elastic, depth: 50}
+malleability: {strategy: elastic}
+nodes: {strategy: first}
+"""
+CORRIDOR = "- {id: pi, nodes: 4, min_nodes: 1, max_nodes: 14, power: 170 W}\n" * 1 + (
+    "- {id: heat, nodes: 8, min_nodes: 1, max_nodes: 14, power: [240 W, 260 W]}\n"
+)
+CORRIDOR_CSV = (
+    "id, nodes, min_nodes, max_nodes, power, least, most\npi, 4, 1, 14, 170 W, ,\n"
+    "heat, 8, 1, 14, , 240 W, 260 W\n"
+)
+PARTITION = """\
+platform: {nodes: 50, cores: 8, memory: 64 GiB, bandwidth: 10 GB/s}
+simulation: {time: 30 min, memory: 2 TiB, serial: 0.0005}
+analyses:
+  - {name: spectrum, time: 90 s, memory: 300 GiB}
+  - {name: front, time: 3 min, memory: 200 GiB, moved: 20 GiB}
+mode: async
+"""
+NETWORK = """\
+topology: {tree: {rack0: "node[00-07]", rack1: "node[08-15]"}, port: 12.5 GB/s, oversubscription: 4}
+jobs:
+  heat: {nodes: "node[04-11]", rate: 2 GB/s}
+  save: {nodes: all of rack1, pattern: partner, rate: 1 GB/s}
+"""
+SLURM = "SwitchName=leaf0 Nodes=n[0-3]\nSwitchName=leaf1 Nodes=n[4-7]\nSwitchName=top Switches=leaf[0-1]\n"
+COLOCATION = "kind,seconds,mem_class,count,deadline\ncg,250s,I,100,3h\nsp, 7 min ,II,100,\nep,180,V,100,3h\n"
+FAILURES = "time,node\n" + "".join(f"{n * 4000 + 37 * n * n % 1999},n{n}\n" for n in range(20))
+STEPS = "- {at: 0 s, lower: 100 W, upper: 2 kW}\n- {at: 10 min, lower: 0, upper: 1 kW}\n"
+
+CORRIDOR_WORDS = (
+    "plan",
+    "corridor",
+    "--nodes",
+    "14",
+    "--idle",
+    "71W",
+    "--lower",
+    "1kW",
+    "--upper",
+    "2.5kW",
+    "--jobs",
+)
+FOLLOW = (
+    "simulate",
+    "builtin:five-jobs",
+    "--machine",
+    "frontier",
+    "--nodes",
+    "16",
+    "--policy",
+    "power-corridor",
+    "--set",
+)
+#: format -> name of the file, a good one, the command, words after the file
+FORMATS = {
+    "workload": ("w.yaml", WORKLOAD, ("simulate",), ("--policy", "elastic", "--jobs-csv", "OUT")),
+    "swf": ("w.swf", SWF, ("simulate",), ("--jobs-csv", "OUT")),
+    "gzipped swf": ("w.swf.gz", SWF, ("simulate",), ("--jobs-csv", "OUT")),
+    "policy": ("p.yaml", POLICY, ("simulate", "builtin:five-jobs", "--policy"), ("--jobs-csv", "OUT")),
+    "corridor": ("j.yaml", CORRIDOR, CORRIDOR_WORDS, ()),
+    "corridor table": ("j.csv", CORRIDOR_CSV, CORRIDOR_WORDS, ()),
+    "partition": ("a.yaml", PARTITION, ("plan", "partition"), ()),
+    "network": ("n.yaml", NETWORK, ("plan", "network"), ()),
+    "colocation": ("t.csv", COLOCATION, ("plan", "colocation"), ("--cores", "4", "--plot", "OUT")),
+    "failures": (
+        "f.csv", FAILURES, ("plan", "interval", "--failures"),
+        ("--level", "a", "60s", "file", "--plot", "OUT"),
+    ),
+    "followed corridor": ("c.yaml", STEPS, (*FOLLOW, "power.follow="), ("--jobs-csv", "OUT")),
+    "elastisim configuration": ("configuration.json", None, ("simulate",), ("--jobs-csv", "OUT")),
+    "elastisim jobs": ("jobs.json", None, ("simulate",), ("--jobs-csv", "OUT")),
+    "elastisim model": ("solver.json", None, ("simulate",), ("--jobs-csv", "OUT")),
+    "elastisim platform": ("platform.xml", None, ("simulate",), ("--jobs-csv", "OUT")),
+}  # fmt: skip
+ODD = (
+    None, True, -1, 0, 0.5, 2**31, 10**30, 1e308, float("nan"), float("inf"), -float("inf"), "",
+    " ", "nonsense",
+    "NaN", "1e999", "-5 s", "5 parsecs", "\x00", "\u202e1", "9" * 5000, [], {}, [[]], [None], {"": None},
+    {"a": {"b": [1]}}, {1: 2}, ["x"] * 50, "=1+1", "1; 2", "../..", "__import__('os')", "1 / 0",
+    "2 ** 9999", "(" * 300,
+)  # fmt: skip
+
+
+def places(data, path=()):
+    """Of all that is in plain data."""
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from places(value, (*path, key))
+
+
+def damaged_data(plain, draw):
+    found = copy.deepcopy(plain)
+    *way, last = draw.choice([path for path in places(found) if path])
+    inner = found
+    for key in way:
+        inner = inner[key]
+    how = draw.randrange(5)
+    if how == 0:
+        del inner[last]
+    elif how == 1 and isinstance(inner, dict):
+        inner[draw.choice(("nonsense", "Nodes", "0", ""))] = inner[last]
+    elif how == 2 and isinstance(inner, list):
+        inner.append(inner[last])
+    else:
+        inner[last] = draw.choice(ODD)
+    return found
+
+
+def damaged_text(data, draw):
+    how = draw.randrange(10)
+    at = draw.randrange(len(data))
+    if how == 0:
+        return data[:at]
+    if how == 1:
+        return data[:at] + bytes(draw.randrange(256) for _ in range(8)) + data[at:]
+    if how == 2:
+        return bytes(draw.randrange(256) for _ in range(len(data)))
+    if how == 3:
+        return data.decode().encode(draw.choice(("utf-16", "utf-32", "utf-7")))
+    if how == 4:
+        return (
+            data[:at]
+            + draw.choice((b"[" * 3000, b"{a: " * 3000, b"<a>" * 3000, b"&a *a", b"\x00", b"\xed\xa0\x80"))
+            + data[at:]
+        )
+    if how == 5:
+        lines = data.splitlines(keepends=True)
+        line = draw.randrange(len(lines))
+        return b"".join([*lines[:line], lines[line], *lines[line:]])
+    if how == 6:
+        return draw.choice(
+            (b"", b"\n", b"\xef\xbb\xbf", b"null", b"[]", b"{}", b"7", b"- ", b"---\n---\n", b"#")
+        )
+    # words are what people mistype
+    words = data.split(b" ")
+    word = draw.randrange(len(words))
+    if how == 7:
+        words[word] = str(draw.choice(ODD)).encode("utf-8", "surrogatepass")
+    elif how == 8:
+        words.pop(word)
+    else:
+        other = draw.randrange(len(words))
+        words[word], words[other] = words[other], words[word]
+    return b" ".join(words)
+
+
+def variants(name, good):
+    """A good file, damaged in a hundred ways."""
+    draw = random.Random(f"malformed {name}")
+    plain = (
+        yaml.safe_load(good)
+        if name.endswith(".yaml")
+        else json.loads(good)
+        if name.endswith(".json")
+        else None
+    )
+    write = yaml.safe_dump if name.endswith(".yaml") else json.dumps
+    for number in range(EACH):
+        if plain is not None and number % 2:
+            yield write(damaged_data(plain, draw)).encode("utf-8", "surrogatepass")
+        elif name.endswith(".gz"):
+            packed = gzip.compress(good, mtime=0)
+            yield (
+                damaged_text(good, draw)
+                if number % 4 == 0
+                else (gzip.compress(damaged_text(good, draw), mtime=0) if number % 2 else _bent(packed, draw))
+            )
+        else:
+            yield damaged_text(good, draw)
+
+
+def _bent(packed, draw):
+    at = draw.randrange(len(packed))
+    return packed[:at] if draw.random() < 0.5 else packed[:at] + b"\x5a" + packed[at + 1 :]
+
+
+SLOW = {kind for kind in FORMATS if kind.startswith("elastisim")}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in FORMATS]
+)
+def test_malformed(kind, tmp_path, monkeypatch):
+    name, text, command, after = FORMATS[kind]
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / name
+    asked = path
+    if text is None:
+        shutil.copytree(ELASTISIM, tmp_path / "elastisim")
+        path = tmp_path / "elastisim" / name
+        asked = tmp_path / "elastisim" / "configuration.json"
+        configuration = asked.read_text().replace("elastisim/", "")
+        asked.write_text(configuration)
+    good = path.read_bytes() if text is None else text.encode()
+    words = [*command, str(asked)]
+    if command[-1].endswith("="):
+        words = [*command[:-1], f"{command[-1]}{asked}"]
+    out = tmp_path / "out" / "written"
+    out.parent.mkdir()
+    words += [str(out) if word == "OUT" else word for word in after]
+
+    def run():
+        out.unlink(missing_ok=True)
+        return CliRunner().invoke(cli, words)
+
+    path.write_bytes(gzip.compress(good) if name.endswith(".gz") else good)
+    fine = run()
+    assert fine.exit_code in (0, 1), fine.output
+    refused, wrong = 0, []
+    for number, data in enumerate(variants(name, good)):
+        path.write_bytes(data)
+        result = run()
+        left = sorted(one.name for one in out.parent.iterdir())
+        lines = result.stderr.splitlines()
+        if result.exit_code == 2:
+            refused += 1
+            as_it_should = (
+                len(lines) == 1 and lines[0].startswith("dask-hpc: ") and not left and not result.stdout
+            )
+        else:
+            as_it_should = result.exit_code in (0, 1) and isinstance(result.exception, SystemExit | None)
+            as_it_should = as_it_should and left in ([], ["written"])
+        if not as_it_should:
+            wrong.append((number, result.exit_code, repr(result.exception)[:150], lines[:2], data[:60], left))
+    assert not wrong, "\n".join(map(str, wrong))
+    assert refused >= EACH // 4, f"only {refused} of them were refused"
