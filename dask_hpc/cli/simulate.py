@@ -23,7 +23,7 @@ from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload,
 from dask_hpc.simulator import simulate as play
 from dask_hpc.simulator.built_in import PREFIX
 from dask_hpc.simulator.overlay import Overlay
-from dask_hpc.simulator.platform import DECIDE, Decide, Site, platform_of
+from dask_hpc.simulator.platform import DECIDE, Decide, PowerSite, platform_of
 from dask_hpc.simulator.readers.elastisim import STARTS
 from dask_hpc.simulator.readers.yaml_workload import read_site
 from dask_hpc.simulator.report import PIPELINE_HEADS, pipeline_row, report_page, worth_a_line
@@ -316,7 +316,7 @@ def _policies(names: tuple[str, ...], settings: tuple[str, ...]) -> list[Policy]
     return [policy.with_(**changes) if changes else policy for policy in chosen]
 
 
-def _read_site(words: str) -> Site:
+def _read_site(words: str) -> PowerSite:
     values: dict[str, object] = dict(_pair("--site", word, "pue=1.1") for word in words.split(","))
     with suppress(ValueError):  # else it is said what it should be
         values["pue"] = float(str(values.get("pue", 1.0)))

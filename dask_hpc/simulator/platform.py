@@ -367,7 +367,7 @@ DECIDE: tuple[Decide, ...] = get_args(Decide)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PowerSite:
     """What a machine draws beyond its nodes: of what comes in, power supplies pass on the share ``supply``
     (1: the powers of nodes hold before their supplies); ``switches`` draw so many watts, whatever is sent;
     and with cooling it is ``pue`` times as much (power usage effectiveness)."""
@@ -432,7 +432,7 @@ class Platform:
     topology: Topology | None = None
     stream: float = inf
     decide: Decide = "instant"
-    site: Site | None = None
+    site: PowerSite | None = None
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
@@ -534,7 +534,7 @@ MACHINES: Mapping[str, Platform] = {
     "frontier": Platform(9472, idle_power=626.0, active_power=2704.0),
     # 4 GPUs of 75 to 300 W, 2 CPUs of 47.25 to 252 W, memory 74.26 W, 2 NICs of 21 W and NVMe 45 W a node
     # (ExaDigiT/RAPS, config/marconi100.yaml; it had 64 to 226 W a CPU before, 10 % more when idle). Its 49
-    # racks with 5 switches of 250 W each draw 61 kW more: see Site.
+    # racks with 5 switches of 250 W each draw 61 kW more: see PowerSite.
     "marconi100": Platform(980, idle_power=555.76, active_power=1865.26),
 }
 

@@ -10,7 +10,7 @@ from dask_hpc.cli import cli
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.job import Job
 from dask_hpc.simulator import Arrival, Metering, Platform, Workload
-from dask_hpc.simulator.platform import Site, platform_of
+from dask_hpc.simulator.platform import PowerSite, platform_of
 from dask_hpc.simulator.readers.yaml_workload import read_platform
 
 
@@ -23,10 +23,10 @@ def played(**values):
 @pytest.mark.parametrize("metering", [None, Metering()])
 def test_energy_of_nodes_and_of_the_site(metering):
     nodes = 50 * (2 * 100 + 2 * 300)
-    found = played(site=Site(supply=0.8, switches=40.0, pue=1.25), metering=metering)
+    found = played(site=PowerSite(supply=0.8, switches=40.0, pue=1.25), metering=metering)
     assert found["energy"] == pytest.approx(nodes)
     assert found["site_energy"] == pytest.approx((nodes / 0.8 + 40 * 50) * 1.25)
-    assert played(site=Site())["site_energy"] == pytest.approx(nodes)
+    assert played(site=PowerSite())["site_energy"] == pytest.approx(nodes)
 
 
 def test_without_a_site_nothing_is_told():
@@ -36,8 +36,8 @@ def test_without_a_site_nothing_is_told():
 
 def test_read_from_yaml():
     found = read_platform({"nodes": 4, "site": {"supply": "96 %", "switches": "60 kW", "pue": 1.1}})
-    assert found.site == Site(0.96, 60_000.0, 1.1)
-    assert read_platform({"nodes": 4, "site": {}}).site == Site()
+    assert found.site == PowerSite(0.96, 60_000.0, 1.1)
+    assert read_platform({"nodes": 4, "site": {}}).site == PowerSite()
     assert read_platform({"nodes": 4}).site is None
 
 

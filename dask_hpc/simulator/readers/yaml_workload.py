@@ -84,8 +84,8 @@ from dask_hpc.simulator.platform import (
     Metering,
     NodeType,
     Platform,
+    PowerSite,
     ResizeCost,
-    Site,
     Units,
     platform_of,
 )
@@ -247,10 +247,10 @@ def _swing(found: Any) -> Swing:
     return Swing(**read_values(found, _SWING))
 
 
-def read_site(found: Any, where: str = "site") -> Site:
+def read_site(found: Any, where: str = "site") -> PowerSite:
     """From a mapping of ``supply``, ``switches`` and ``pue``."""
     with within(where):
-        return Site(**read_values(found, _SITE))
+        return PowerSite(**read_values(found, _SITE))
 
 
 def read_platform(found: Any) -> Platform:
