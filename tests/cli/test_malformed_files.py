@@ -67,7 +67,6 @@ jobs:
   heat: {nodes: "node[04-11]", rate: 2 GB/s}
   save: {nodes: all of rack1, pattern: partner, rate: 1 GB/s}
 """
-SLURM = "SwitchName=leaf0 Nodes=n[0-3]\nSwitchName=leaf1 Nodes=n[4-7]\nSwitchName=top Switches=leaf[0-1]\n"
 COLOCATION = "kind,seconds,mem_class,count,deadline\ncg,250s,I,100,3h\nsp, 7 min ,II,100,\nep,180,V,100,3h\n"
 FAILURES = "time,node\n" + "".join(f"{n * 4000 + 37 * n * n % 1999},n{n}\n" for n in range(20))
 STEPS = "- {at: 0 s, lower: 100 W, upper: 2 kW}\n- {at: 10 min, lower: 0, upper: 1 kW}\n"
@@ -114,8 +113,6 @@ FORMATS = {
     "followed corridor": ("c.yaml", STEPS, (*FOLLOW, "power.follow="), ("--jobs-csv", "OUT")),
     "elastisim configuration": ("configuration.json", None, ("simulate",), ("--jobs-csv", "OUT")),
     "elastisim jobs": ("jobs.json", None, ("simulate",), ("--jobs-csv", "OUT")),
-    "elastisim model": ("solver.json", None, ("simulate",), ("--jobs-csv", "OUT")),
-    "elastisim platform": ("platform.xml", None, ("simulate",), ("--jobs-csv", "OUT")),
 }  # fmt: skip
 ODD = (
     None, True, -1, 0, 0.5, 2**31, 10**30, 1e308, float("nan"), float("inf"), -float("inf"), "",
