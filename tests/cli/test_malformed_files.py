@@ -46,7 +46,7 @@ queue: {strategy: elastic, depth: 50}
 malleability: {strategy: elastic}
 nodes: {strategy: first}
 """
-CORRIDOR = "- {id: pi, nodes: 4, min_nodes: 1, max_nodes: 14, power: 170 W}\n" * 1 + (
+CORRIDOR = "- {id: pi, nodes: 4, min_nodes: 1, max_nodes: 14, power: 170 W}\n" + (
     "- {id: heat, nodes: 8, min_nodes: 1, max_nodes: 14, power: [240 W, 260 W]}\n"
 )
 CORRIDOR_CSV = (

@@ -115,9 +115,8 @@ def test_patterns_on_one_four_and_five_nodes(pattern, amounts):
     assert tuple(busiest(nodes) for nodes in (1, 4, 5)) == pytest.approx(amounts)
 
 
-@given(st.integers(2, 12), st.sampled_from(["all_to_all", "gather", "scatter", "ring_clockwise", "ring"]))
-def test_patterns_are_the_busiest_links_of_their_matrices(nodes, pattern):
-    """The closed forms against the matrices that ElastiSim builds."""
+def matrix_of(pattern, nodes):
+    """What each sends to each, of a payload of 60: the matrix that ElastiSim builds."""
     cells = [[0.0] * nodes for _ in range(nodes)]
     for node in range(nodes):
         match pattern:
@@ -133,7 +132,13 @@ def test_patterns_are_the_busiest_links_of_their_matrices(nodes, pattern):
             case "ring":
                 for step in (-1, 1):
                     cells[node][(node + step) % nodes] += 60 / (2 * nodes)
-    matrix = busiest_link([cell for row in cells for cell in row], nodes, "bytes")
+    return [cell for row in cells for cell in row]
+
+
+@given(st.integers(2, 12), st.sampled_from(["all_to_all", "gather", "scatter", "ring_clockwise", "ring"]))
+def test_patterns_are_the_busiest_links_of_their_matrices(nodes, pattern):
+    """The closed forms against the matrices that ElastiSim builds."""
+    matrix = busiest_link(matrix_of(pattern, nodes), nodes, "bytes")
     assert matrix(1) == pytest.approx(Derived(pattern, (Fixed(60.0),))(nodes))
 
 

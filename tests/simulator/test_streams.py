@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_elastisim import matrix_of
 
 from dask_hpc import InputError, Policy, simulate
 from dask_hpc.cli import cli
@@ -121,22 +122,7 @@ def test_streams_between_nodes(tmp_path, pattern, nodes, seconds):
 
 @given(st.integers(2, 12), st.sampled_from(["all_to_all", "gather", "scatter", "ring", "ring_clockwise"]))
 def test_streams_are_the_largest_cells_of_their_matrices(nodes, pattern):
-    cells = [[0.0] * nodes for _ in range(nodes)]
-    for node in range(nodes):
-        match pattern:
-            case "all_to_all":
-                for other in range(nodes):
-                    cells[node][other] = 60 / (nodes * nodes - nodes)
-            case "gather" if node:
-                cells[node][0] = 60 / nodes
-            case "scatter" if node:
-                cells[0][node] = 60 / nodes
-            case "ring_clockwise":
-                cells[node][(node + 1) % nodes] += 60 / nodes
-            case "ring":
-                for step in (-1, 1):
-                    cells[node][(node + step) % nodes] += 60 / (2 * nodes)
-    largest = largest_stream([cell for row in cells for cell in row], nodes, "bytes")
+    largest = largest_stream(matrix_of(pattern, nodes), nodes, "bytes")
     assert largest(1) == pytest.approx(Derived(f"a stream of {pattern}", (Fixed(60.0),))(nodes))
 
 
