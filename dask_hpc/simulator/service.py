@@ -1,20 +1,24 @@
 """How a service joins a simulated machine: what it hears, what it shows to policies, and what it does along
 with a job. The engine knows nothing else of power, checkpoints or pipelines."""
 
+from collections.abc import Callable
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.lending import NodeDesk, ToService
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
-from dask_hpc.model.snapshot import Indices, Snapshot
+from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.execution import Execution, Transfer
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Arrival
+
+# The order of events within one instant.
+STEPS, KILLS, CHANGES, REPAIRS, FAILURES, CANCELS, TICKS = range(7)
 
 
 class Companion:
@@ -126,6 +130,49 @@ class Site(Protocol):
 
     def lose_node(self, name: str, now: float, survive: bool) -> None:
         """A node is gone. Who holds it stops, or does with the others if that is possible and he may."""
+
+
+class InnerSite(Site, Protocol):
+    """The machine as its own parts see it."""
+
+    #: the jobs that are not over, by id
+    lives: dict[str, Life]
+    #: whether anything has happened that a policy might want to know
+    news: bool
+
+    def push(
+        self,
+        time: float,
+        rank: int,
+        call: Callable[[Any, float], None],
+        what: Any = None,
+        version: int | None = None,
+    ) -> None:
+        """Then ``call(what, time)``, unless it has another version by then."""
+
+    def proceed(self, life: Life, now: float) -> None:
+        """Go on with the next step."""
+
+    def expect_kill(self, life: Life) -> None:
+        """It is killed when its walltime is over."""
+
+    def account(self, life: Life, now: float) -> None:
+        """Remember the node-seconds up to now of a job whose size changes, or that is stopped."""
+
+    def measure(self, life: Life) -> None:
+        """What policies are to know of its time in communication."""
+
+    def execute(self, life: Life) -> Execution:
+        """How it does what is left of its work."""
+
+    def abandon(self, life: Life, now: float) -> None:
+        """It does not wait for any transfer (any more)."""
+
+    def cleaned(self, life: Life, now: float) -> None:
+        """Its nodes are free."""
+
+    def tell_of_nodes(self, running: Running) -> None:
+        """Why a job has just got these nodes."""
 
 
 class MachineService:

@@ -246,8 +246,8 @@ def test_every_run_with_agents_is_sound_and_the_same_each_time(chosen, count, jo
     for detail in machine.record.details.values():
         assert detail.lost >= -1e-9
     desk = next(one for one in machine._services if hasattr(one, "at_work"))
-    assert set(desk.known) <= set(machine._live)
-    if not machine._live:
+    assert set(desk.known) <= set(machine.lives)
+    if not machine.lives:
         assert not +desk.at_work
 
 

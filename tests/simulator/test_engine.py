@@ -19,8 +19,10 @@ from dask_hpc.simulator import (
     engine,
     execution,
     record,
+    resizes,
     service,
     simulate,
+    stops,
     synthetic_day,
 )
 from dask_hpc.simulator.result import Result
@@ -189,14 +191,17 @@ def test_who_was_changing_its_size_when_it_is_taken_over_goes_on_with_the_new_on
     assert list(jobs["start"]) == [0.0, 0.0] and list(jobs["end"]) == [200.0, 50.0]
 
 
-@pytest.mark.parametrize("module", [engine, execution, record, service])
+@pytest.mark.parametrize("module", [engine, execution, record, resizes, service, stops])
 def test_the_engine_knows_no_service(module):
     """Each service's half can be taken away: the engine alone plays what needs none."""
     imports = [
         line for line in inspect.getsource(module).splitlines() if line.startswith("from dask_hpc.sim")
     ]
     rooms = {line.split()[1].removeprefix("dask_hpc.simulator.") for line in imports}
-    core = {"application", "engine", "execution", "node_desk", "platform", "record", "service", "workload"}
+    core = {
+        "application", "engine", "execution", "node_desk", "platform", "record", "resizes", "service", "stops",
+        "workload",
+    }  # fmt: skip
     assert rooms <= core
     machine = engine.Engine(4, Policy.load("easy-backfill"), Record())
     assert machine.run([arrival("a", 0, 3, 10), arrival("b", 1, 2, 5)]) == 2

@@ -171,8 +171,8 @@ def test_every_run_with_commits_is_sound_and_the_same_each_time(policy, jobs, pl
         assert commits.nbytes >= commits.commits * checkpoint.nbytes - 1e-6
     for row, job_id in enumerate(machine.record.id):
         if machine.record.state[row] == 2:  # completed: no commit of it is on its way any more
-            assert job_id not in machine._live
-    assert not machine.file_system.transfers or machine._live
+            assert job_id not in machine.lives
+    assert not machine.file_system.transfers or machine.lives
 
 
 @given(jobs=arrivals(), platform=platforms)

@@ -233,7 +233,7 @@ def test_a_commit_before_another_size_takes_as_long_as_any_and_goes_to_another_p
     for up, seconds in ((4.0, 20.0), (8.0, 10.0)):
         machine = Machine(Platform(8, topology=switches(up=up)), Policy.load("fcfs"), Record())
         machine.run([job(checkpoint=declared)], until=30.0)
-        (life,) = machine._live.values()
+        (life,) = machine.lives.values()
         assert life.companion.last_commit(30.0) == seconds
         life.companion.committed(0.3)
         assert life.companion._kept["partner"].partners == {"0": "4", "1": "5"}
@@ -251,7 +251,7 @@ def test_agents_are_in_another_part_and_share_links_as_well():
         record = Record()
         machine = Machine(platform, Policy.load(AGENTS), record)
         machine.run([one], until=150.0)
-        (life,) = machine._live.values()
+        (life,) = machine.lives.values()
         assert life.companion.agents and set(life.companion.agents) <= {"4", "5", "6", "7"}
         found[up] = run(one, platform=platform, policy=AGENTS).metrics["commit_time"]
     # 4 agents, then 2, then 4 take 20 B at a time at 4 B/s; or all together that, whatever they are

@@ -13,6 +13,7 @@ from dask_hpc.policy import ready_made
 from dask_hpc.simulator import Arrival, Failures, Machine, Platform, Record
 from dask_hpc.simulator.platform import ResizeCost
 from dask_hpc.simulator.record import STATES
+from dask_hpc.simulator.resizes import Resizes
 
 POLICIES = sorted(ready_made())
 NODES = 6
@@ -65,8 +66,20 @@ platforms = st.builds(
 )
 
 
+class SeenResizes(Resizes):
+    """In which order they come."""
+
+    def resize(self, resize):
+        self._site.moves.append(resize.nodes > len(self._site.indices.running[resize.job].nodes))
+        super().resize(resize)
+
+
 class Checked(Machine):
     """A machine that checks every plan, and its own books after it."""
+
+    def __init__(self, *given, **more):
+        super().__init__(*given, **more)
+        self._resizes = SeenResizes(self)
 
     def _carry_out(self, plan):
         idle, running = len(self.indices.idle), self.indices.running
@@ -78,16 +91,12 @@ class Checked(Machine):
             len(running[i.job].nodes) for i in plan.interrupts
         )
         for one in (*plan.starts, *plan.resizes):
-            job = self._live[one.job].arrival.job
+            job = self.lives[one.job].arrival.job
             assert job.min_nodes <= one.nodes <= job.max_nodes and is_legal(job.constraint, one.nodes)
         self.moves = []
         super()._carry_out(plan)
         assert self.moves == sorted(self.moves)  # all shrinks before any growth
         self.check_books()
-
-    def _resize(self, resize):
-        self.moves.append(resize.nodes > len(self.indices.running[resize.job].nodes))
-        super()._resize(resize)
 
     def check_books(self):
         indices = self.indices

@@ -213,7 +213,7 @@ class Swayed(Weighed):
         for name in indices.idle:
             total += indices.nodes[name].idle_power
         for running in indices.running.values():
-            arrival = self._live[running.job.id].arrival
+            arrival = self.lives[running.job.id].arrival
             for name in running.nodes:
                 if arrival.swing is None:
                     total += indices.nodes[name].active_power
