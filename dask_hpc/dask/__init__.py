@@ -1,7 +1,7 @@
 """Every private name of Dask that we touch, and what several rooms ask of it: others say ``compat``.
 
-Each has a contract test in ``tests/dask/test_compat.py`` that fails with the name in its message, so a
-new Dask release tells us which of these to look at. Elsewhere only what Dask documents of a task is read.
+Each has a contract test in ``tests/dask/`` that fails with the name in its message, so a new Dask release
+tells us which of these to look at. Elsewhere only what Dask documents of a task is read.
 """
 
 from dask_hpc.dask.copies import *

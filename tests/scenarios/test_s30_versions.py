@@ -14,7 +14,7 @@ from dask_hpc import dask as compat
 
 ROOT = Path(__file__).parents[2]
 CI = (ROOT / ".ci" / "run").read_text()
-CONTRACTS = (ROOT / "tests" / "dask" / "test_compat.py").read_text()
+CONTRACTS = "".join(path.read_text() for path in (ROOT / "tests" / "dask").glob("test_dask_*.py"))
 
 
 def test_the_floor_the_newest_and_no_queue(report):
@@ -73,6 +73,7 @@ NOT_DASKS = {
     "hpc_fetch",
     "initialize",
     "isenabled",
+    "leave",
     "limits",
     "listed",
     "loop",
