@@ -199,8 +199,8 @@ def test_the_engine_knows_no_service(module):
     ]
     rooms = {line.split()[1].removeprefix("dask_hpc.simulator.") for line in imports}
     core = {
-        "application", "engine", "execution", "node_desk", "platform", "record", "resizes", "service", "stops",
-        "workload",
+        "application", "engine", "execution", "node_desk", "platform", "record", "resizes", "service",
+        "stops", "workload",
     }  # fmt: skip
     assert rooms <= core
     machine = engine.Engine(4, Policy.load("easy-backfill"), Record())
