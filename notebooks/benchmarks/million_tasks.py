@@ -29,11 +29,10 @@ from time import perf_counter, thread_time_ns
 
 import dask
 from dask._task_spec import Task, TaskRef
-from distributed import Client, Scheduler, Status
-from distributed.comm.inproc import global_manager
+from distributed import Client, Scheduler
 from distributed.protocol import dumps, loads
 from distributed.protocol.pickle import dumps as pickled
-from distributed.scheduler import WorkerState
+from stateless_workers import DeadWire, add_workers, nobody
 
 import dask_hpc
 
@@ -49,7 +48,7 @@ INT = pickled(int)
 # workers
 
 
-class Wire:
+class Wire(DeadWire):
     """What the scheduler sends to a worker waits here until it is looked at."""
 
     def __init__(self):
@@ -58,35 +57,15 @@ class Wire:
     def send(self, *messages):
         self.messages += messages
 
-    def closed(self):
-        return True
-
-    def abort(self):
-        pass
-
-    async def close(self, *args, **kwargs):
-        pass
-
 
 class Fleet:
     """Workers that end their tasks in the order in which they were given them, when they are asked to."""
 
-    def __init__(self, scheduler, count, per_node=1):
-        self.scheduler, self.wires, self.inbox = scheduler, {}, deque()
+    def __init__(self, scheduler, count):
+        self.scheduler, self.inbox = scheduler, deque()
         self.ended, self.time = 0, 0.0
-        for i in range(count):
-            address = f"inproc://{global_manager.new_address()}"  # where nobody listens
-            ws = WorkerState(
-                address=address, status=Status.running, pid=1, name=i, nthreads=1, memory_limit=10**10,
-                local_directory="", nanny="", server_id=str(i), scheduler=scheduler,
-            )  # fmt: skip
-            ws.metrics |= {"memory": 0, "spilled_bytes": {"memory": 0, "disk": 0}}
-            scheduler.workers[address] = ws
-            scheduler.aliases[i] = address
-            scheduler.running.add(ws)
-            scheduler.total_nthreads += 1
-            scheduler.stream_comms[address] = self.wires[address] = Wire()
-            scheduler.check_idle_saturated(ws)
+        self.wires = add_workers(scheduler, count, Wire, 10**10)
+        for address in self.wires:
             scheduler.extensions["stealing"].add_worker(scheduler=scheduler, worker=address)
 
     def flush(self):
@@ -412,10 +391,6 @@ async def side(workers):
             yield found
         finally:
             await found.leave()
-
-
-async def nobody(*args, **kwargs):
-    return {}  # no worker answers
 
 
 def in_no_job(i, jobs, workers):

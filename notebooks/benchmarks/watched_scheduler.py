@@ -15,49 +15,12 @@ from contextlib import suppress
 from random import Random
 
 import dask
-from distributed import Client, Scheduler, Status
-from distributed.comm.inproc import global_manager
-from distributed.scheduler import WorkerState
+from distributed import Client, Scheduler
+from stateless_workers import add_workers, nobody
 
 import dask_hpc
 
 WORKERS, JOBS, EVERY = 1_000, 200, 0.1
-
-
-class Wire:
-    """Swallows what is sent."""
-
-    def send(self, *messages):
-        pass
-
-    def closed(self):
-        return True
-
-    def abort(self):
-        pass
-
-    async def close(self, *args, **kwargs):
-        pass
-
-
-def add_workers(scheduler, count):
-    for i in range(count):
-        address = f"inproc://{global_manager.new_address()}"  # where nobody listens
-        ws = WorkerState(
-            address=address, status=Status.running, pid=1, name=i, nthreads=1, memory_limit=10**9,
-            local_directory="", nanny="", server_id=str(i), scheduler=scheduler,
-        )  # fmt: skip
-        ws.metrics |= {"memory": 0, "spilled_bytes": {"memory": 0, "disk": 0}}
-        scheduler.workers[address] = ws
-        scheduler.aliases[i] = address
-        scheduler.running.add(ws)
-        scheduler.total_nthreads += 1
-        scheduler.stream_comms[address] = Wire()
-        scheduler.check_idle_saturated(ws)
-
-
-async def nobody(*args, **kwargs):
-    return {}  # no worker answers
 
 
 def nothing(i):
