@@ -1,6 +1,7 @@
 """Kinds that are let pass one by one, on Dask's own state of tasks: no event loop, no clock, no messages."""
 
 import sys
+from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.policy import Policy
 from dask_hpc.together.scheduler.service import KindLanes
 
+W0, W1, W2 = (f"tcp://w{i}:1" for i in range(3))
 GB = 10**9
 MEMORY = "{queue: {strategy: fcfs}, memory: {strategy: memory-lanes, most: 1, patience: 60}}"
 PLAIN = "{queue: {strategy: fcfs}}"
@@ -173,3 +175,25 @@ class KindBody(Context):
                     return
             self.finish(min(found, key=lambda task: task.priority))
         raise AssertionError("it does not end")
+
+
+def row(body, kind="a"):
+    return body.lanes.by_name[kind]
+
+
+def states(tasks):
+    return Counter(task.state for task in tasks)
+
+
+def limit(body, *limits, job=None):
+    """In force, as if a strategy had said so."""
+    body.lanes.neighbours.limits[job] = {one.kind: one for one in limits}
+    body.lanes._heed([one.kind for one in limits])
+    body.turn()
+
+
+def together(**options):
+    """With a strategy that says nothing by itself."""
+    body = KindBody("{queue: {strategy: fcfs}, together: {strategy: good-neighbours}}", **options)
+    body.lanes.neighbours.ask = lambda: None
+    return body
