@@ -29,7 +29,7 @@ from time import perf_counter, thread_time_ns
 
 import dask
 from dask._task_spec import Task, TaskRef
-from distributed import Client, Scheduler
+from distributed import Client, Scheduler, SchedulerPlugin
 from distributed.protocol import dumps, loads
 from distributed.protocol.pickle import dumps as pickled
 from stateless_workers import DeadWire, add_workers, nobody
@@ -421,18 +421,30 @@ class _Again:
         pass
 
 
+class Listener(SchedulerPlugin):
+    """Hears of all tasks and does nothing: what Dask takes for any plugin that hears of them."""
+
+    def transition(self, key, start, finish, *args, **kwargs):
+        pass
+
+
 UNMANAGED = "not managed"  # what the rig finds between two schedulers that have never heard of us
+LISTENED = "a plugin that does nothing"
 KINDS = {
     UNMANAGED: in_no_job,
+    LISTENED: in_no_job,
     "no job": in_no_job,
     "one job on all nodes": in_one_job,
     "restricted jobs": in_jobs,
 }
 
 
-async def null(workers, tasks, jobs, run):
-    """The ratio of two schedulers that are alike: what is within its interval says nothing."""
+async def without_us(kind, workers, tasks, jobs, run):
+    """The ratio of two schedulers that are alike, but for a plugin that does nothing: what is within its
+    interval says nothing."""
     async with side(workers) as one, side(workers) as other:
+        if kind == LISTENED:
+            other.scheduler.add_plugin(Listener())
         for i in range(jobs):
             for each in (one, other):
                 await each.submit(f"g{i}", tasks // jobs, nullcontext())
@@ -445,11 +457,9 @@ async def null(workers, tasks, jobs, run):
         gc.enable()
         gc.unfreeze()
         return {
-            "kind": UNMANAGED,
-            "workers": workers,
-            "live": len(one.scheduler.tasks),
-            "ratio": _ratio(pairs),
-        }
+            "kind": kind, "workers": workers, "live": len(one.scheduler.tasks), "ratio": _ratio(pairs),
+            "plain_middle_us": _middle(one[0] for one in pairs), "ours_us": _middle(one[1] for one in pairs),
+        }  # fmt: skip
 
 
 async def cost(kind, workers, tasks, jobs, run, policy):
@@ -634,8 +644,8 @@ def main():
     parser.add_argument("--policy", default="fpsma-pwma")
     given = parser.parse_args()
     with dask.config.set(QUIET):
-        if given.what == "cost" and given.kind == UNMANAGED:
-            work = null(given.workers, given.tasks, given.jobs, given.run)
+        if given.what == "cost" and given.kind in (UNMANAGED, LISTENED):
+            work = without_us(given.kind, given.workers, given.tasks, given.jobs, given.run)
         elif given.what == "cost":
             work = cost(given.kind, given.workers, given.tasks, given.jobs, given.run, given.policy)
         else:
