@@ -14,10 +14,10 @@ def missed(found):
 
 @pytest.fixture(scope="module")
 def scheduling():
-    """Twenty patterns on a tenth of the machine; the whole one is a test of its own."""
+    """Eight patterns on a tenth of the machine; the whole one is a test of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(colocation_scheduling, "_WHOLE", 50)
-        return colocation_scheduling.run(Bench(20))
+        return colocation_scheduling.run(Bench(8))
 
 
 @pytest.mark.slow
