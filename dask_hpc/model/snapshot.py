@@ -71,8 +71,8 @@ class Picker(Protocol):
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = ("borrowers", "by_end", "changing", "failed", "idle", "lacking", "mtct", "nodes", "now",
-                 "overhead", "parts", "picked", "picker", "power", "progress", "requests", "resizable",
+    __slots__ = ("borrowers", "by_end", "changing", "failed", "idle", "in_phase", "lacking", "mtct", "nodes",
+                 "now", "overhead", "parts", "picked", "picker", "power", "progress", "requests", "resizable",
                  "resized_at", "resting", "revision", "running", "stopping", "topology", "waiting",
                  "withheld")  # fmt: skip
 
@@ -99,6 +99,8 @@ class Indices:
         self.resizable: Resizable[Running] = Resizable()
         #: running jobs that are changing their size just now
         self.changing: dict[str, Running] = {}
+        #: those in the midst of a phase: they can change their size at their next scheduling point only
+        self.in_phase: set[str] = set()
         #: when any job last began to change its size
         self.resized_at = -inf
         #: communication over compute time, as last measured, of running jobs
@@ -439,6 +441,7 @@ class Indices:
         by_end = self.by_end
         del by_end[bisect_left(by_end, (running.expected_end, running.order))]
         if running.job.kind != "rigid":
+            self.in_phase.discard(job_id)
             self.resizable.pop(job_id)
             self.requests.pop(job_id, None)
             self.mtct.pop(job_id, None)
@@ -508,6 +511,8 @@ class Snapshot:
     resized_at: float = _shown("resized_at")
     #: running jobs that have nothing to run just now, and since when
     resting: Mapping[str, float] = _shown("resting")
+    #: running jobs that can change their size at their next scheduling point only, which is not now
+    in_phase: Collection[str] = _shown("in_phase")
     #: services that ask for nodes of their own, or have some
     borrowers: Mapping[str, Borrower] = _shown("borrowers")
     #: changes whenever what runs, or the set of nodes, has changed

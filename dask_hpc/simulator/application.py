@@ -3,8 +3,9 @@
 An application runs its ``on_start`` tasks once, then each phase in turn, as often as the phase's
 ``iterations`` say. Before each iteration but the very first there is a scheduling point (unless the phase
 has none): there, and only there, the job can change size. After a resize it runs ``on_resize``, and if it
-grew ``on_expansion`` as well. Amounts are evaluated anew for each size, by formulas and named arguments:
-small frozen objects that can be called, compared and pickled, so that workloads can go to other processes.
+grew its new nodes run ``on_expansion``, as if they were all. Amounts are evaluated anew for each size, by
+formulas and named arguments: small frozen objects that can be called, compared and pickled, so that workloads
+can go to other processes.
 An amount that depends on the iteration of its phase, too, says so: it ``varies``, and has a ``during``.
 """
 
@@ -49,16 +50,37 @@ class Task:
 
     ``amount(nodes)`` is what *each* node does: operations for compute, bytes for communicate (over its
     link), bytes for read and write (through the shared file system), seconds for idle.
-    ``nodes(nodes)`` is how many of the job's nodes take part in reading and writing (all, or one).
+    ``busy(nodes)`` is how many of the job's nodes take part in reading and writing: all of them, or those
+    whose numbers are a multiple of ``every``, or are not (``others``), or the first alone (``root_only``).
+    ``before`` are seconds that pass before it communicates, reads or writes anything: a latency.
     """
 
     kind: TaskKind
     amount: Amount
     root_only: bool = False
+    before: Amount | None = None
+    every: int = 1
+    others: bool = False
+
+    def busy(self, nodes: int) -> int:
+        """How many read or write; where nobody does, one does nothing."""
+        if self.root_only:
+            return 1
+        multiples = -(-nodes // self.every)
+        return max(1, nodes - multiples) if self.others else multiples
 
     def during(self, iteration: int) -> "Task":
         """As it is in that iteration of its phase."""
-        return replace(self, amount=during(self.amount, iteration)) if varies(self.amount) else self
+        if not varies(self.amount):
+            return self
+        before = None if self.before is None else during(self.before, iteration)
+        return replace(self, amount=during(self.amount, iteration), before=before)
+
+    def wait(self, nodes: int, amount: float) -> float:
+        """Seconds that pass before it does so much; a transfer of nothing does not begin."""
+        if self.before is None or not (amount or self.kind == "communicate"):
+            return 0.0
+        return self.before(nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +150,13 @@ def measured(application: Application, platform: Platform, nodes: int) -> tuple[
     seconds = operations = data = 0.0
     for task, times in _all_tasks(application):
         amount = task.amount(nodes) * times
+        wait = task.wait(nodes, amount) * times
         if task.kind in ("read", "write"):
-            busy = 1 if task.root_only else nodes
+            busy = task.busy(nodes)
             data += amount * busy
-            seconds += amount / platform.file_system_rate(busy)
+            seconds += wait + amount / platform.file_system_rate(busy, task.kind == "read")
         else:
-            took = amount / rate(task.kind, platform)
+            took = wait + amount / rate(task.kind, platform)
             seconds += took
             operations += took * platform.speed * nodes
     fine = operations < inf and data < inf

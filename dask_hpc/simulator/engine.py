@@ -188,6 +188,8 @@ class Engine:
             self._decide()
             if self._is_freed:  # by who started, had nothing to do and has ended
                 self.decide_soon()
+            if self._decides_on_each:  # who asked now has had his answer
+                self.indices.requests.clear()
         while self._at_point:
             if self._leave_points(now):
                 self._decide()  # who shrank at its scheduling point has freed nodes
@@ -511,6 +513,7 @@ class Engine:
         application = life.arrival.application
         if application is None:
             return steady(life.arrival, life.done)
+        self._is_in_phase(life)
         if isinstance(application, Application):
             return Phased(application, self.platform, life.done)
         found = (service.execution(life) for service in self._services)
@@ -540,10 +543,12 @@ class Engine:
             elif isinstance(step, Transfer):
                 if step.bytes_per_node > 0:
                     if not (step.is_read and any(one.reads(life, step, now) for one in self._readers)):
-                        self.file_system.begin(now, life, step.nodes, step.bytes_per_node, life.version)
+                        self.file_system.begin(
+                            now, life, step.nodes, step.bytes_per_node, life.version, is_read=step.is_read
+                        )
                     return
             elif isinstance(step, Ask):
-                if life.arrival.job.kind == "evolving":
+                if life.arrival.job.kind == "evolving" and self._hears(step.nodes, job_id):
                     self.news = True
                     self.indices.requests[job_id] = step.nodes
             elif isinstance(step, Turn) and life.arrival.job.resizable:
@@ -553,8 +558,20 @@ class Engine:
                 self.news = True
                 self.measure(life)
                 life.at_point = True
+                self.indices.in_phase.discard(job_id)
                 self._at_point.append(life)
                 return
+
+    def _hears(self, nodes: int, job_id: str) -> bool:
+        """Whether it is of any use to ask for so many: on each event who asks gets all of them, or none."""
+        indices = self.indices
+        return not self._decides_on_each or nodes - len(indices.running[job_id].nodes) <= len(indices.idle)
+
+    def _is_in_phase(self, life: Life) -> None:
+        """It goes on to its next scheduling point, if it has any."""
+        job = life.arrival.job
+        if job.resizable:
+            self.indices.in_phase.add(job.id)
 
     def measure(self, life: Life) -> None:
         """What policies are to know of its time in communication."""
@@ -572,6 +589,7 @@ class Engine:
             if not life.at_point:  # it was stopped meanwhile
                 continue
             life.at_point = False
+            self._is_in_phase(life)
             running = self.indices.running[life.arrival.job.id]
             if running.target is not None:
                 assert life.execution is not None

@@ -247,7 +247,8 @@ class Phased(Execution):
         self._application = application
         self._platform = platform
         self.nodes = 0
-        self._extra: list[Task] = []  # after a resize, before the next iteration
+        #: after a resize, before the next iteration: tasks, and on how many nodes
+        self._extra: list[tuple[Task, int]] = []
         #: seconds of computing so far, and of everything else
         self._computed = self._other = 0.0
         self._iterations = sum(phase.iterations for phase in application.phases)
@@ -265,9 +266,9 @@ class Phased(Execution):
 
     def begin(self, now: float, nodes: int) -> None:
         if self.nodes:
-            self._extra = list(self._application.on_resize)
+            self._extra = [(task, nodes) for task in self._application.on_resize]
             if nodes > self.nodes:
-                self._extra += self._application.on_expansion
+                self._extra += [(task, nodes - self.nodes) for task in self._application.on_expansion]
         else:
             self._begun = (now, self._rounds)
         self.nodes = nodes
@@ -306,7 +307,7 @@ class Phased(Execution):
 
     def _run(self) -> Iterator[Step]:
         for task in self._application.on_start:
-            yield from self._step(task)
+            yield from self._step(task, self.nodes)
         skipped, first = self._rounds, True
         for phase in self._application.phases:
             if skipped >= phase.iterations:
@@ -319,21 +320,24 @@ class Phased(Execution):
                     yield Point()
                 first = False
                 while self._extra:
-                    yield from self._step(self._extra.pop(0))
+                    yield from self._step(*self._extra.pop(0))
                 for place, task in enumerate(tasks, 1):
                     self._is_last = place == len(tasks)
-                    yield from self._step(task)
+                    yield from self._step(task, self.nodes)
                 self._is_last = False
                 self._rounds += 1
             skipped = 0
 
-    def _step(self, task: Task) -> Iterator[Step]:
-        amount = max(0.0, task.amount(self.nodes))
+    def _step(self, task: Task, nodes: int) -> Iterator[Step]:
+        amount = max(0.0, task.amount(nodes))
         platform = self._platform
+        wait = task.wait(nodes, amount)
         if task.kind in ("read", "write"):
-            yield Transfer(1 if task.root_only else self.nodes, amount, task.kind == "read")
+            if wait:
+                yield Wait(wait)
+            yield Transfer(task.busy(nodes), amount, task.kind == "read")
             return
-        seconds = amount / rate(task.kind, platform)
+        seconds = wait + amount / rate(task.kind, platform)
         if task.kind == "communicate":
             seconds *= self.stretch
             self._communicates_until = self._now + seconds

@@ -115,7 +115,7 @@ def _costs(
     if not rate:
         return ()
     # of a commit to each level alone, when nobody else uses the file system
-    rates = {"partner": platform.way, "store": platform.file_system_rate(nodes)}
+    rates = {"partner": platform.way, "store": platform.file_system_rate(nodes, is_read=False)}
     quiet = {level: checkpoint.nbytes / nodes / rates[level] for level in checkpoint.levels}
     if partner is not None and "partner" in quiet:
         quiet["partner"] = partner
@@ -376,7 +376,7 @@ class JobCommits(Companion):
         platform, nodes, level = self._site.platform, len(self._nodes), self._checkpoint.levels[-1]
         rate = platform.way
         if level == "store":
-            rate = min(rate, platform.file_system / nodes)
+            rate = min(rate, platform.written / nodes)
         return self._checkpoint.nbytes / nodes / rate * self._longer(level)
 
     def committed(self, done: float) -> None:
@@ -447,7 +447,8 @@ class JobCommits(Companion):
             if owner is self:
                 self.version += 1
             if self._levels[0] == "store" and each > 0:
-                site.file_system.begin(now, owner, nodes, each, owner.version)
+                is_read = self._is_restoring
+                site.file_system.begin(now, owner, nodes, each, owner.version, is_read=is_read)
                 return True
             if self._levels[0] != "store" and seconds > 0:
                 if isinstance(owner, Life):
@@ -517,7 +518,7 @@ class JobCommits(Companion):
         if network is None or (level == "store" and not network.topology.service):
             return None
         if level == "store":
-            rate = platform.file_system_rate(len(nodes))
+            rate = platform.file_system_rate(len(nodes), is_read=self._is_restoring)
             return Traffic(tuple(nodes), "store", rate, restart=self._is_restoring)
         if self._is_restoring:
             to = list(islice(cycle(self._kept["partner"].partners.values()), len(nodes)))

@@ -1,8 +1,9 @@
 """The machine that is simulated, and the costs that real ones have. Every cost can be zero."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from math import gamma, inf, log, nan
@@ -90,83 +91,132 @@ class Crowding:
         return float((self.knee / nodes) ** self.decline) if nodes > self.knee else 1.0
 
 
-class FileSystem:
-    """Transfers in progress. Times must not go backwards."""
+class _Way:
+    """Transfers that share one bandwidth."""
 
-    def __init__(self, platform: "Platform") -> None:
-        self._rate_of = platform.file_system_rate
+    def __init__(self, rate_of: Callable[[int], float]) -> None:
+        self._rate_of = rate_of
         self._clock = 0.0  # bytes per node so far
         self._since = 0.0
-        self._nodes = 0
-        self._order = 0
+        self.nodes = 0
         #: those in progress, the next to end in front
-        self.transfers: list[tuple[float, int, int, int, Any]] = []
+        self._transfers: list[tuple[float, int, int, int, Any]] = []
         #: the lengths of all transfers together
         self.waited = 0.0
+
+    def begin(
+        self, now: float, order: int, nodes: int, bytes_per_node: float, version: int, owner: Any
+    ) -> None:
+        self._advance(now)
+        heappush(self._transfers, (self._clock + bytes_per_node, order, nodes, version, owner))
+        self.nodes += nodes
+
+    def abandon(self, now: float, owner: Any) -> list[int]:
+        """The numbers of those that stop."""
+        self._advance(now)
+        gone = [entry for entry in self._transfers if entry[4] is owner]
+        if gone:
+            kept = [entry for entry in self._transfers if entry[4] is not owner]
+            self.nodes = sum(entry[2] for entry in kept)
+            self._transfers = sorted(kept, key=lambda entry: entry[:2])
+        return [entry[1] for entry in gone]
+
+    @property
+    def next_end(self) -> float:
+        if not self._transfers:
+            return inf
+        left = self._transfers[0][0] - self._clock
+        return self._since + (left / self._rate if left > 0 else 0.0)
+
+    def ended(self, now: float) -> Iterator[tuple[int, Any, int]]:
+        """``(number, owner, version)`` of those that end now."""
+        while self._transfers and self.next_end <= now:
+            self._advance(now)
+            clock, order, nodes, version, owner = heappop(self._transfers)
+            self._clock = max(self._clock, clock)  # exactly there, whatever rounding did
+            self.nodes -= nodes
+            yield order, owner, version
+
+    @property
+    def _rate(self) -> float:
+        return self._rate_of(max(1, self.nodes))
+
+    def _advance(self, now: float) -> None:
+        if self.nodes and now > self._since:
+            self._clock += self._rate * (now - self._since)
+            self.waited += len(self._transfers) * (now - self._since)
+        self._since = now
+
+
+class FileSystem:
+    """Transfers in progress, one way or both. Times must not go backwards."""
+
+    def __init__(self, platform: "Platform") -> None:
+        self._reads = self._writes = _Way(platform.file_system_rate)
+        self._ways: tuple[_Way, ...] = (self._reads,)
+        if platform.writing is not None:
+            self._writes = _Way(partial(platform.file_system_rate, is_read=False))
+            self._ways = (self._reads, self._writes)
+        #: how many transfers there have been
+        self.begun = 0
+        #: the numbers of those in progress
+        self.transfers: set[int] = set()
         #: from when on so many nodes read or write, if anybody wants to know
         self.loads: list[tuple[float, int]] | None = None
 
-    def begin(self, now: float, owner: Any, nodes: int, bytes_per_node: float, version: int = 0) -> None:
+    def begin(
+        self,
+        now: float,
+        owner: Any,
+        nodes: int,
+        bytes_per_node: float,
+        version: int = 0,
+        *,
+        is_read: bool = True,
+    ) -> None:
         """``nodes`` nodes of ``owner`` start to read or write."""
-        self._advance(now)
-        self._order += 1
-        heappush(self.transfers, (self._clock + bytes_per_node, self._order, nodes, version, owner))
-        self._nodes += nodes
-        self._changed()
+        self.begun += 1
+        self.transfers.add(self.begun)
+        way = self._reads if is_read else self._writes
+        way.begin(now, self.begun, nodes, bytes_per_node, version, owner)
+        self._changed(now)
 
     def abandon(self, now: float, owner: Any) -> None:
         """The owner's transfers stop unfinished."""
-        self._advance(now)
-        kept = [entry for entry in self.transfers if entry[4] is not owner]
-        if len(kept) < len(self.transfers):
-            self._nodes = sum(entry[2] for entry in kept)
-            self.transfers[:] = sorted(kept, key=lambda entry: entry[:2])
-            self._changed()
+        gone = [number for way in self._ways for number in way.abandon(now, owner)]
+        if gone:
+            self.transfers.difference_update(gone)
+            self._changed(now)
 
     @property
-    def begun(self) -> int:
-        """How many transfers there have been."""
-        return self._order
+    def waited(self) -> float:
+        """The lengths of all transfers together."""
+        return sum(way.waited for way in self._ways)
 
     @property
     def mean_transfer(self) -> float:
         """Seconds of a transfer, on average; nan if there was none."""
-        return self.waited / self._order if self._order else nan
+        return self.waited / self.begun if self.begun else nan
 
     @property
     def next_end(self) -> float:
         """When the next transfer ends, as things are."""
-        if not self.transfers:
-            return inf
-        left = self.transfers[0][0] - self._clock
-        return self._since + (left / self._rate if left > 0 else 0.0)
+        return min(way.next_end for way in self._ways)
 
     def ended(self, now: float) -> list[tuple[Any, int]]:
         """``(owner, version)`` of the transfers that end now."""
         done = []
-        while self.transfers and self.next_end <= now:
-            self._advance(now)
-            clock, _, nodes, version, owner = heappop(self.transfers)
-            self._clock = max(self._clock, clock)  # exactly there, whatever rounding did
-            self._nodes -= nodes
-            done.append((owner, version))
+        for way in self._ways:
+            for number, owner, version in way.ended(now):
+                self.transfers.discard(number)
+                done.append((owner, version))
         if done:
-            self._changed()
+            self._changed(now)
         return done
 
-    @property
-    def _rate(self) -> float:
-        return self._rate_of(max(1, self._nodes))
-
-    def _changed(self) -> None:
+    def _changed(self, now: float) -> None:
         if self.loads is not None:
-            self.loads.append((self._since, self._nodes))
-
-    def _advance(self, now: float) -> None:
-        if self._nodes and now > self._since:
-            self._clock += self._rate * (now - self._since)
-            self.waited += len(self.transfers) * (now - self._since)
-        self._since = now
+            self.loads.append((now, sum(way.nodes for way in self._ways)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,12 +442,12 @@ class Platform:
 
     ``link`` is each node's way to the other nodes and to the file system; ``file_system`` is what all
     nodes together get from it, shared equally by the nodes that read or write; less if they are many and it
-    has a ``crowding``. No node gets more of it than its ``stream``, which latency may limit, however few they
-    are. ``tick`` adds a decision every so many seconds while jobs are there; with ``only_ticks`` there are no
-    others. ``launch`` and ``cleanup`` are seconds during which a job holds its nodes before and after its
-    work. With a ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the
-    outermost first: ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that
-    picks nodes.
+    has a ``crowding``. If ``writing`` has a bandwidth of its own, that one is for reading alone. No node gets
+    more of it than its ``stream``, which latency may limit, however few they are. ``tick`` adds a decision
+    every so many seconds while jobs are there; with ``only_ticks`` there are no others. ``launch`` and
+    ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a ``metering``
+    power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first: ``(64, 16)`` for
+    cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
     Instead a ``topology`` says which parts there are and what the links between them carry: of its nodes for
     jobs the platform has the first, in their order, under its own names. Then who communicates is as fast as
     what others send lets him be (``NetworkPace``), and commits are, too.
@@ -408,7 +458,9 @@ class Platform:
     Much may happen at one ``instant``: jobs come, end, or are at a scheduling point. A policy sees all of it
     before it decides. If it is to ``decide`` on each ``event``, it is asked after every single one and knows
     nothing of those to come: of jobs that are submitted together the first starts without regard for the
-    others. So it is in ElastiSim, which calls its scheduler for each message.
+    others. That an evolving job asks for nodes is such an event, too: it gets all of them then, or none,
+    where else it gets what there is and waits for the rest. So it is in ElastiSim, which calls its scheduler
+    for each message, and with the scheduler of its example.
     """
 
     nodes: int
@@ -431,6 +483,7 @@ class Platform:
     units: Units | None = None
     topology: Topology | None = None
     stream: float = inf
+    writing: float | None = None
     decide: Decide = "instant"
     site: PowerSite | None = None
 
@@ -438,6 +491,7 @@ class Platform:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
         for name in ("speed", "link", "file_system", "stream"):
             insist(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        insist(self.writing is None or self.writing > 0, "writing", self.writing, "more than 0")
         for name in ("idle_power", "active_power", "tick", "launch", "cleanup", "copies"):
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         insist(self.decide in DECIDE, "decide", self.decide, ", ".join(DECIDE))
@@ -495,10 +549,17 @@ class Platform:
             for i, power in enumerate(powers)
         )
 
-    def file_system_rate(self, nodes: int) -> float:
-        """Bytes per second that each of so many nodes gets which read or write at a time."""
-        total = self.file_system if self.crowding is None else self.file_system * self.crowding.share(nodes)
+    def file_system_rate(self, nodes: int, is_read: bool = True) -> float:
+        """Bytes per second that each of so many nodes gets which read, or write, at a time."""
+        total = self.file_system if is_read else self.written
+        if self.crowding is not None:
+            total *= self.crowding.share(nodes)
         return min(self.way, self.stream, total / nodes)
+
+    @property
+    def written(self) -> float:
+        """Bytes per second that all nodes together can write."""
+        return self.file_system if self.writing is None else self.writing
 
     @property
     def way(self) -> float:
@@ -508,7 +569,8 @@ class Platform:
     def io_demand(self, compute: float, data: float) -> IoDemand:
         """Of a job that needs so many operations, and reads and writes so many bytes, in all."""
         link = min(self.link, self.stream)
-        return IoDemand(compute=compute, data=data, speed=self.speed, link=link, file_system=self.file_system)
+        slower = min(self.file_system, self.written)  # who asks does not tell reading from writing
+        return IoDemand(compute=compute, data=data, speed=self.speed, link=link, file_system=slower)
 
     @property
     def has_powers(self) -> bool:

@@ -51,7 +51,7 @@ def tasks(folder, *found, **job):
 def test_the_sample():
     workload = load_workload(SAMPLE / "configuration.json")
     assert workload.nodes == 16 and workload.platform.speed == 200e9 and workload.platform.link == 10e9
-    assert workload.platform.file_system == 16e9
+    assert (workload.platform.file_system, workload.platform.writing) == (20e9, 16e9)
     assert (workload.platform.tick, workload.platform.only_ticks) == (60.0, False)
     kinds = [(a.job.id, a.job.kind, a.job.min_nodes, a.job.nodes, a.job.max_nodes) for a in workload]
     assert kinds == [
@@ -67,8 +67,9 @@ def test_the_sample():
     stream = 4194304 / 2.004e-3
     assert workload.platform.stream == pytest.approx(stream) and stream < 4e9
     # By hand: 4 GB reading; 10 times 100 s computing (the ring is hidden), 2 x (0.075 s and 8 GB), 4 GB
-    # writing; 2 s burst buffer, 1.5 s idle.
-    assert first.runtime == pytest.approx(10 * 100.15 + 3.5 + (4e9 + 10 * (2 * 8e9 + 4e9)) / stream)
+    # writing; 2 s burst buffer, 1.5 s idle; 1 + 10 * 3 latencies of the file system, 10 * 3 between nodes.
+    late = 31 * 1.002e-3 + 30 * 4e-6
+    assert first.runtime == pytest.approx(10 * 100.15 + 3.5 + (4e9 + 10 * (2 * 8e9 + 4e9)) / stream + late)
     assert workload.arrivals[1].application.phases[0].iterations == 6
     assert workload.arrivals[3].application.phases[1].request(2) == 6
     # 2e14 flops on 4 GPUs of 5 Tflop/s, four times, after 8 GB out of a burst buffer of 4 GB/s
@@ -104,7 +105,7 @@ def test_start_at_the_most(folder):
         ("all_to_all", (0.0, 15.0, 12.0)),
         ("gather", (0.0, 45.0, 48.0)),
         ("scatter", (0.0, 45.0, 48.0)),
-        ("master_worker", (0.0, 30.0, 30.0)),
+        ("master_worker", (0.0, 120.0, 120.0)),
         ("ring", (0.0, 15.0, 12.0)),
         ("ring_clockwise", (0.0, 15.0, 12.0)),
         ("ring_counter_clockwise", (0.0, 15.0, 12.0)),
@@ -127,6 +128,8 @@ def matrix_of(pattern, nodes):
                 cells[node][0] = 60 / nodes
             case "scatter" if node:
                 cells[0][node] = 60 / nodes
+            case "master_worker" if node:
+                cells[0][node] = cells[node][0] = 60 / ((nodes - 1) / 2)
             case "ring_clockwise":
                 cells[node][(node + 1) % nodes] += 60 / nodes
             case "ring":
@@ -135,7 +138,10 @@ def matrix_of(pattern, nodes):
     return [cell for row in cells for cell in row]
 
 
-@given(st.integers(2, 12), st.sampled_from(["all_to_all", "gather", "scatter", "ring_clockwise", "ring"]))
+MATRICES = ["all_to_all", "gather", "scatter", "master_worker", "ring_clockwise", "ring"]
+
+
+@given(st.integers(2, 12), st.sampled_from(MATRICES))
 def test_patterns_are_the_busiest_links_of_their_matrices(nodes, pattern):
     """The closed forms against the matrices that ElastiSim builds."""
     matrix = busiest_link(matrix_of(pattern, nodes), nodes, "bytes")
@@ -165,8 +171,12 @@ def test_communication_hides_behind_computation(folder):
         {"type": "cpu", "flops": 200e9, "computation_pattern": "uniform",
          "bytes": 60e9, "communication_pattern": "all_to_all"},
     )  # fmt: skip
-    # one second of computing hides 10 GB of the 15 that each link carries
-    assert [(task.kind, task.amount(4)) for task in found] == [("compute", 200e9), ("communicate", 5e9)]
+    # one second of computing hides 10 GB of the 15 that each link carries from 4 us on
+    late = 4e-6 * 10e9
+    assert [(task.kind, task.amount(4)) for task in found] == [
+        ("compute", 200e9),
+        ("communicate", 5e9 + late),
+    ]
 
 
 def test_iterations_of_tasks_and_sequences(folder):

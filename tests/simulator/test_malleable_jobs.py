@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import scripted
+from scripted import Script, scripted
 
 from dask_hpc import Policy, simulate
 from dask_hpc.model.job import Job
@@ -11,6 +11,7 @@ from dask_hpc.model.speedup import Amdahl, PowerLaw
 from dask_hpc.simulator import Arrival, Failures, Machine, Platform, Record
 from dask_hpc.simulator.application import Application, Phase, Task
 from dask_hpc.simulator.platform import ResizeCost
+from dask_hpc.strategies.queue.fcfs import Fcfs
 
 
 def malleable(name, submit=0.0, nodes=2, runtime=100.0, low=1, high=8, walltime=1e6, **more):
@@ -192,6 +193,51 @@ def test_work_on_reconfiguration_and_expansion():
     extra = {when: (task("idle", seconds),) for when, seconds in times.items()}
     result = run([phased("a", app, **extra)], {0: [("a", 4)]})
     assert ends(result) == {"a": 1.0 + 20.0 + 2.0 + 4.0 + 10.0}
+
+
+def test_new_nodes_alone_run_what_is_for_expansion():
+    """Two nodes become six: four of them read 40 B each at 10 B/s, and two wait."""
+    app = (Phase((task("compute", 12.0),), iterations=2),)
+    extra = {"on_resize": (task("compute", 24.0),), "on_expansion": (Task("read", lambda n: 160.0 / n),)}
+    platform = Platform(8, link=10.0)
+    result = run([phased("a", app, **extra)], {0: [("a", 6)]}, platform)
+    assert ends(result) == {"a": 6.0 + 4.0 + 4.0 + 2.0}
+
+
+@pytest.mark.parametrize(
+    ("hold", "held"), [(True, [(0.0, 5.0, 2), (5.0, 30.0, 8)]), (False, [(0.0, 20.0, 2), (20.0, 30.0, 8)])]
+)
+def test_growth_at_once_or_at_the_next_scheduling_point(hold, held):
+    """Six nodes are idle from 5 on; the job can use them from 20 on, its first point."""
+    app = (Phase((task("compute", 40.0),), iterations=3),)
+    policy = Policy.load("fcfs-malleable").with_(**{"malleability.hold": hold})
+    jobs = [rigid("b", 0.0, 6, 5.0), phased("a", app), rigid("c", 7.0, 6, 1.0)]
+    result = simulate(jobs, nodes=8, policy=policy, allotments=True)
+    found = [(one.start, one.end, len(one.nodes)) for one in result.held if one.job == "a"]
+    assert found == held and ends(result)["a"] == 30.0
+    assert ends(result)["c"] == (31.0 if hold else 8.0)
+
+
+def test_who_is_in_a_phase():
+    """From one scheduling point to the next, and nobody else."""
+    seen = []
+
+    class Look(Script):
+        def decide(self, snapshot, outlook, memory):
+            seen.append((snapshot.now, set(snapshot.freeze().in_phase)))
+            return super().decide(snapshot, outlook, memory)
+
+    app = (Phase((task("compute", 40.0),), iterations=2),)
+    jobs = [
+        phased("a", app),
+        malleable("m", runtime=30.0, nodes=1),
+        phased("r", app, 2, "rigid"),
+        rigid("b", 5.0),
+    ]
+    result = simulate(jobs, nodes=8, policy=Policy("look", Fcfs(), Look({20: [("a", 3)]})))
+    assert result.metrics["resizes"] == 1
+    assert {now: jobs for now, jobs in seen if now in (5.0, 30.0)} == {5.0: {"a"}, 30.0: {"a"}}
+    assert (20.0, set()) in seen and seen[-1][1] == set()
 
 
 def test_file_system_is_shared_equally_by_nodes():

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_elastisim import matrix_of
+from test_elastisim import MATRICES, matrix_of
 
 from dask_hpc import InputError, Policy, simulate
 from dask_hpc.cli import cli
@@ -16,7 +16,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.policy import ready_made
 from dask_hpc.simulator import Machine, Record
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task
-from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.readers.elastisim import load_elastisim
 from dask_hpc.simulator.readers.elastisim_application import largest_stream
@@ -61,7 +61,7 @@ def test_one_window_in_twice_the_latency(tmp_path):
 def test_how_long_it_takes_to_read_and_write(tmp_path, nodes, kind):
     task = {"type": kind, "bytes": 64e9, "pattern": "all_ranks"}
     workload = crossbar(tmp_path, [task], nodes)
-    seconds = 64e9 / min(nodes * WINDOW / 1.1e-3, 80e9)
+    seconds = 550e-6 + 64e9 / min(nodes * WINDOW / 1.1e-3, 80e9)
     assert workload.arrivals[0].runtime == pytest.approx(seconds)
     demand = workload.arrivals[0].job.io_intensity
     assert (demand.data, demand.compute) == (pytest.approx(64e9), 0.0)
@@ -102,7 +102,8 @@ def test_latencies_that_are_none(tmp_path, text):
 @pytest.mark.parametrize(
     ("pattern", "nodes", "seconds"),
     [
-        # 10 ms from node to node: one window of 4 MiB in 20 ms, 210 MB/s, where a link has 12.5 GB/s
+        # 10 ms from node to node: one window of 4 MiB in 20 ms, 210 MB/s, where a link has 12.5 GB/s; and
+        # once they are waited for
         ("ring_clockwise", 4, 16e9 / 4 * 20e-3 / WINDOW),
         ("ring", 4, 16e9 / 8 * 20e-3 / WINDOW),
         ("ring", 2, 16e9 / 2 * 20e-3 / WINDOW),
@@ -115,12 +116,12 @@ def test_latencies_that_are_none(tmp_path, text):
 def test_streams_between_nodes(tmp_path, pattern, nodes, seconds):
     task = {"type": "cpu", "bytes": 16e9, "communication_pattern": pattern}
     (arrival,) = crossbar(tmp_path, [task], nodes, lat="5ms")
-    assert arrival.runtime == pytest.approx(seconds)
+    assert arrival.runtime == pytest.approx(seconds and 10e-3 + seconds)
     (near,) = crossbar(tmp_path, [task], nodes)  # 0.1 ms, which allows more than the link
     assert near.runtime < 2 * 16e9 / 12.5e9
 
 
-@given(st.integers(2, 12), st.sampled_from(["all_to_all", "gather", "scatter", "ring", "ring_clockwise"]))
+@given(st.integers(2, 12), st.sampled_from(MATRICES))
 def test_streams_are_the_largest_cells_of_their_matrices(nodes, pattern):
     largest = largest_stream(matrix_of(pattern, nodes), nodes, "bytes")
     assert largest(1) == pytest.approx(Derived(f"a stream of {pattern}", (Fixed(60.0),))(nodes))
@@ -142,6 +143,70 @@ def test_who_reads_beside_others(tmp_path):
     record = Record()
     Machine(platform, Policy.load("fcfs"), record).run(arrivals)
     assert list(record.end) == [2.0, pytest.approx(2.0 + 6.0 / 3.0)]
+
+
+def test_writing_over_a_link_of_its_own():
+    """Nobody who reads is in the way of one who writes; two who write are in each other's."""
+    platform = Platform(3, file_system=4.0, writing=2.0)
+    tasks = [Task("read", Fixed(8.0)), Task("write", Fixed(4.0)), Task("write", Fixed(2.0))]
+    applications = [Application((Phase((task,)),)) for task in tasks]
+    arrivals = [Arrival(Job(id=str(n), nodes=1), 0.0, application=one) for n, one in enumerate(applications)]
+    record = Record()
+    machine = Machine(platform, Policy.load("fcfs"), record)
+    machine.run(arrivals)
+    assert list(record.end) == [2.0, 3.0, 2.0]
+    assert machine.file_system.begun == 3 and record.transfer == pytest.approx(7.0 / 3)
+    assert not machine.file_system.transfers
+    assert [platform.file_system_rate(2, is_read) for is_read in (True, False)] == [2.0, 1.0]
+    assert platform.io_demand(0.0, 1.0).file_system == 2.0  # the slower way, if nobody says which
+    assert Platform(3, file_system=4.0).file_system_rate(2, is_read=False) == 2.0
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_who_gives_up_reading_or_writing(is_read):
+    """What is left of it stops; those who go the same way go faster."""
+    system = FileSystem(Platform(2, file_system=4.0, writing=2.0))
+    system.loads = []
+    one, two, other, nobody = owners = [object() for _ in range(4)]
+    for owner in owners[:3]:
+        system.begin(0.0, owner, 1, 4.0, is_read=is_read is not (owner is other))
+    system.abandon(1.0, one)
+    system.abandon(1.0, nobody)
+    rate = 4.0 if is_read else 2.0
+    ends = [(1.0 + (4.0 - rate / 2) / rate, two), (4.0 / (6.0 - rate), other)]
+    for end, owner in sorted(ends, key=lambda entry: entry[0]):
+        assert system.next_end == pytest.approx(end)
+        assert system.ended(system.next_end) == [(owner, 0)]
+    assert not system.transfers and system.loads[3] == (1.0, 2) and system.loads[-1][1] == 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "nodes", "busy"), [("even_ranks", 5, 3), ("odd_ranks", 5, 2), ("odd_ranks", 1, 1)]
+)
+def test_every_other_node_writes(tmp_path, pattern, nodes, busy):
+    """As few streams as there are nodes that write."""
+    (arrival,) = crossbar(tmp_path, [{"type": "pfs_write", "bytes": 6e9, "pattern": pattern}], nodes)
+    (task,) = arrival.application.phases[0].tasks
+    assert task.busy(nodes) == busy and task.amount(nodes) == pytest.approx(6e9 / busy * (nodes > 1))
+    assert arrival.runtime == pytest.approx((550e-6 + 6e9 / busy / (WINDOW / 1.1e-3)) * (nodes > 1))
+
+
+def test_latencies_of_repeated_tasks(tmp_path):
+    """Each time one is waited for; computing goes on meanwhile, unless it is coupled with what is sent."""
+    write = {"type": "pfs_write", "bytes": 0, "pattern": "all_ranks", "iterations": 3}
+    both = {"type": "cpu", "flops": 1e9, "computation_pattern": "uniform", "bytes": 4.0,
+            "communication_pattern": "ring_clockwise", "iterations": 100}  # fmt: skip
+    for tasks, seconds in (
+        ([write], 0.0),
+        ([write | {"bytes": 4.0}], 3 * 550e-6),
+        ([write | {"bytes": "4 * (phase_iteration > 0)"}], 0.0),
+        ([both], 100 * 0.01),
+        ([both | {"coupled": True}], 100 * (0.01 + 100e-6)),
+        ([both | {"flops": 1e6}], 100 * 100e-6),
+    ):
+        (arrival,) = workload = crossbar(tmp_path, tasks, 4)
+        assert arrival.runtime == pytest.approx(seconds, rel=1e-5)
+        assert list(simulate(workload, policy="fcfs").jobs["end"]) == [pytest.approx(seconds, rel=1e-5)]
 
 
 def rigid(name, nodes, runtime, **others):
@@ -182,6 +247,16 @@ def test_transfers_that_end_together():
         assert [found[name] for name in wanted] == [5.0, 10.0]
 
 
+def test_who_asks_on_an_event_gets_all_or_nothing():
+    """Three nodes more, where two are idle at first: two and the third later, or none, and then all three."""
+    phases = (Phase((Task("idle", Fixed(10.0)),), 3, request=lambda nodes: 4.0, asks_at_once=False),)
+    job = Job(id="e", nodes=1, kind="evolving", min_nodes=1, max_nodes=4)
+    arrivals = [Arrival(job, 0.0, application=Application(phases)), rigid("b", 1, 15.0)]
+    for decide, sizes in (("instant", [1, 3, 4]), ("event", [1, 4])):
+        result = simulate(arrivals, platform=Platform(4, decide=decide), policy="fcfs", allotments=True)
+        assert [len(one.nodes) for one in result.held if one.job == "e"] == sizes
+
+
 def test_only_ticks_decide_whatever_happens():
     arrivals = [rigid("long", 1, 9.0, walltime=9.0), rigid("short", 1, 2.0, walltime=2.0)]
     found = starts("sjf", arrivals, 1, decide="event", tick=10.0, only_ticks=True)
@@ -201,14 +276,16 @@ def test_first_come_first_served_does_not_care(jobs):
 
 
 def test_where_people_write_it(tmp_path):
-    text = "platform: {nodes: 1, stream: 3 GB/s, decide: event}\njobs: [{id: a, nodes: 1, runtime: 1 s}]"
+    platform = "{nodes: 1, stream: 3 GB/s, writing: 2 GB/s, decide: event}"
+    text = f"platform: {platform}\njobs: [{{id: a, nodes: 1, runtime: 1 s}}]"
     (tmp_path / "w.yaml").write_text(text)
     platform = load_workload(tmp_path / "w.yaml").platform
-    assert (platform.stream, platform.decide) == (3e9, "event")
+    assert (platform.stream, platform.writing, platform.decide) == (3e9, 2e9, "event")
     for wrong, complaint in (
         ("decide: often", "platform: decide: found 'often'; allowed: instant, event"),
         ("decide: []", "platform: decide: found"),
         ("stream: 0 B/s", "platform: stream: found 0"),
+        ("writing: 0 B/s", "platform: writing: found 0"),
     ):
         (tmp_path / "w.yaml").write_text(
             f"platform: {{nodes: 1, {wrong}}}\njobs: [{{id: a, nodes: 1, runtime: 1 s}}]"

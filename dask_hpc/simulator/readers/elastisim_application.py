@@ -23,7 +23,7 @@ from typing import Any
 
 from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.simulator.application import Fixed
+from dask_hpc.simulator.application import Fixed, TaskKind
 from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.readers.elastisim_form import (
     ApplicationForm,
@@ -43,8 +43,6 @@ _RINGS = ("ring", "ring_clockwise", "ring_counter_clockwise")
 MATRIX_PATTERNS = ("all_to_all", "gather", "scatter", "master_worker", *_RINGS, "matrix")
 #: patterns under which some nodes have nothing to do
 _UNEVEN = ("root_only", "even_ranks", "odd_ranks", "vector")
-#: reading and writing by some of the nodes, as the same total shared by all of them
-_SHARED = {"even_ranks": "total", "odd_ranks": "all_to_all"}
 
 
 def known_pattern(value: Any, known: tuple[str, ...], where: str) -> str:
@@ -132,8 +130,6 @@ class ModelReader:
         once = {
             name: self._one_time(values[key], key) if key in values else () for key, name in _ONCE.items()
         }
-        if any(phase.steps for phase in once["on_expansion"]):
-            self.notes.add("on_expansion runs on all nodes of a job, not only on its new ones")
         insist(isinstance(values["phases"], list), "phases", values["phases"], "a list of phases")
         phases = [self._phase(one, f"phases[{at}]") for at, one in enumerate(values["phases"])]
         return ApplicationForm(tuple(phases), **once, names=frozenset(self.names))
@@ -217,15 +213,20 @@ class ModelReader:
             steps.append(TaskForm("compute", flops))
         if "bytes" in values:
             sent = self._sent(values, on_gpus, where)
+            latency = machine.latency if machine else 0.0
+            before = Rule("a latency", (sent,), (latency,)) if latency else None
             if "flops" not in values:
-                steps.append(TaskForm("communicate", sent))
+                steps.append(TaskForm("communicate", sent, before=before))
             elif machine is None:
                 self.notes.add("without a platform, a task's communication follows its computation instead "
                                "of overlapping it")  # fmt: skip
                 steps.append(TaskForm("communicate", sent))
             elif machine.platform.link < inf:  # over links without end it takes no time anyway
                 ratio = machine.platform.link / machine.platform.speed
-                steps.append(TaskForm("communicate", Rule("not hidden", (sent, flops), (ratio,))))
+                if latency and not values.get("coupled"):  # it computes meanwhile; else that waits as well
+                    sent, before = Rule("delayed", (sent,), (latency * machine.platform.link,)), None
+                rest = Rule("not hidden", (sent, flops), (ratio,))
+                steps.append(TaskForm("communicate", rest, before=before))
         return tuple(steps)
 
     def _sent(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> Form:
@@ -278,13 +279,18 @@ class ModelReader:
                 return TaskForm("idle", Rule("scaled", (busiest,), (1.0 / rate,)))
             self.notes.add("the platform has no burst buffers: the file system is used instead")
         pattern = known_pattern(values["pattern"], VECTOR_PATTERNS, f"{where}.pattern")
+        root_only = pattern == "root_only"
         if pattern == "vector":
             payloads = explicit(values["bytes"], self.nodes, f"{where}.bytes")
-            form: Form = KnownAmount(Fixed(sum(payloads) / len(payloads)))
-            if not any(payloads[1:]):
-                return TaskForm("read" if reads else "write", KnownAmount(Fixed(payloads[0])), root_only=True)
+            root_only = not any(payloads[1:])
+            each = payloads[0] if root_only else sum(payloads) / len(payloads)
+            form: Form = KnownAmount(Fixed(each))
         else:
-            form = Rule(_SHARED.get(pattern, pattern), (self._amount(values, "bytes", where),))
-        if pattern in ("even_ranks", "odd_ranks", "vector"):
-            self.notes.add("reading and writing by some of the nodes, or unevenly, is shared evenly by all")
-        return TaskForm("read" if reads else "write", form, root_only=pattern == "root_only")
+            form = Rule(pattern, (self._amount(values, "bytes", where),))
+        if pattern == "vector" and not root_only:
+            self.notes.add("what nodes read or write unevenly is shared evenly by all of them")
+        latency = self.machine.file_latency if self.machine else 0.0
+        before = KnownAmount(Fixed(latency)) if latency else None
+        every = 2 if pattern in ("even_ranks", "odd_ranks") else 1
+        way: TaskKind = "read" if reads else "write"
+        return TaskForm(way, form, root_only, before, every, others=pattern == "odd_ranks")

@@ -46,7 +46,8 @@ _RULES: Mapping[str, Callable[..., float]] = {
     "all_to_all": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
     "gather": lambda nodes, payload: payload * (nodes - 1) / nodes,  # the root's own share stays at home
     "scatter": lambda nodes, payload: payload * (nodes - 1) / nodes,
-    "master_worker": lambda nodes, payload: payload / 2 if nodes > 1 else 0.0,  # half goes out, half comes in
+    # ElastiSim divides this payload by half of the workers and sends that to and from each
+    "master_worker": lambda nodes, payload: 2 * payload if nodes > 1 else 0.0,
     "ring": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
     "ring_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
     "ring_counter_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
@@ -54,7 +55,7 @@ _RULES: Mapping[str, Callable[..., float]] = {
     "a stream of all_to_all": lambda nodes, payload: payload / (nodes * nodes - nodes) if nodes > 1 else 0.0,
     "a stream of gather": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
     "a stream of scatter": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
-    "a stream of master_worker": lambda nodes, payload: payload / (2 * nodes - 2) if nodes > 1 else 0.0,
+    "a stream of master_worker": lambda nodes, payload: 2 * payload / (nodes - 1) if nodes > 1 else 0.0,
     "a stream of ring": lambda nodes, payload: (
         payload / (2 * nodes if nodes > 2 else 2) if nodes > 1 else 0.0
     ),
@@ -69,6 +70,9 @@ _RULES: Mapping[str, Callable[..., float]] = {
     "repeated": lambda nodes, amount, times: amount * max(0, int(times)),  # parts of a time do not count
     "clipped": lambda nodes, amount, low, high: float(min(max(int(amount), low), high)),
     "not hidden": lambda nodes, sent, computed, ratio: max(0.0, sent - computed * ratio),
+    # whatever there is of it begins after a latency: the seconds, or what a link could carry meanwhile
+    "a latency": lambda nodes, amount, seconds: seconds if amount > 0 else 0.0,
+    "delayed": lambda nodes, amount, more: amount + more if amount > 0 else 0.0,
 }
 
 
@@ -173,10 +177,16 @@ class TaskForm:
     kind: TaskKind
     form: Form
     root_only: bool = False
+    before: Form | None = None
+    #: of reading and writing: by every second node, or by the others
+    every: int = 1
+    others: bool = False
 
     def tasks(self, filling: Filling) -> tuple[Task, ...]:
         """With its amount."""
-        return (Task(self.kind, self.form.amount(filling), self.root_only),)
+        before = None if self.before is None else self.before.amount(filling)
+        amount = self.form.amount(filling)
+        return (Task(self.kind, amount, self.root_only, before, self.every, self.others),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +214,12 @@ def again(tasks: tuple[Task, ...], times: Amount, notes: Notes) -> tuple[Task, .
         return tasks * int(times.value)
     if len(tasks) > 1:
         notes.add("a sequence repeated often, or as often as the size says, does each of its tasks in one go")
-    return tuple(Task(task.kind, Derived("repeated", (task.amount, times)), task.root_only) for task in tasks)
+    return tuple(_repeated(task, times) for task in tasks)
+
+
+def _repeated(task: Task, times: Amount) -> Task:
+    before = None if task.before is None else Derived("repeated", (task.before, times))
+    return replace(task, amount=Derived("repeated", (task.amount, times)), before=before)
 
 
 def _all(steps: tuple[TaskForm | Repeated, ...], filling: Filling) -> tuple[Task, ...]:

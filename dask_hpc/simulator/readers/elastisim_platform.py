@@ -9,8 +9,7 @@ runs on SimGrid's model for parallel tasks (``ptask_L07``), which has this bound
 SimGrid's default model has for TCP (LV08: 0.97 of the bandwidth, 13.01 times the latency): bandwidths and
 latencies are as the file says. A node has one stream to each host of the file system that it uses, and one
 to each node it sends to. Of a route to the file system only the part beside it counts, and the node's own
-link. That each task waits for one latency before it sends anything is left out: iterations of one task are
-one longer task here, and it is less than a millisecond on most machines.
+link. Each task waits for one latency before it sends anything.
 """
 
 import re
@@ -55,6 +54,9 @@ class ElastisimPlatform:
     burst_write: float | None = None
     #: bytes per second from one node to another one, however free the links are
     stream: float = inf
+    #: seconds from one node to another one, and to or from the file system
+    latency: float = 0.0
+    file_latency: float = 0.0
 
 
 def load_platform(
@@ -183,14 +185,19 @@ class _PlatformFile:
         if speed == 0:
             raise InputError("platform", "a compute node has speed 0", "more than 0")
         link = self._node_link(groups)
-        file_system = self._file_system(tuple(read_links), tuple(write_links))
+        file_system, writing = self._file_system(tuple(read_links), tuple(write_links))
         properties = groups[0].properties
         if any(group.properties != properties for group in groups):
             self._notes.add("nodes differ in GPUs or burst buffers: those of the first are taken")
-        stream = self._file_stream(groups, tuple(read_links), tuple(write_links))
-        platform = Platform(nodes=nodes, speed=speed, link=link, file_system=file_system, stream=stream)
-        between = self._stream(max(group.between for group in groups))
-        return ElastisimPlatform(platform, *_gpus(properties), *self._burst_buffer(properties), between)
+        file_latency, stream = self._file_stream(groups, tuple(read_links), tuple(write_links))
+        platform = Platform(
+            nodes=nodes, speed=speed, link=link, file_system=file_system, writing=writing, stream=stream
+        )
+        latency = max(group.between for group in groups)
+        return ElastisimPlatform(
+            platform, *_gpus(properties), *self._burst_buffer(properties), self._stream(latency), latency,
+            file_latency,
+        )  # fmt: skip
 
     def _groups(self) -> list[_Nodes]:
         """The compute nodes; those of the file system are noted."""
@@ -240,29 +247,31 @@ class _PlatformFile:
             self._notes.add("hosts outside clusters: each is taken to have a link like the slowest there is")
         return min(self._links.values(), default=inf)
 
-    def _file_system(self, read_links: tuple[str, ...], write_links: tuple[str, ...]) -> float:
-        """One bandwidth for both ways: ours does not tell reading from writing."""
+    def _file_system(
+        self, read_links: tuple[str, ...], write_links: tuple[str, ...]
+    ) -> tuple[float, float | None]:
+        """The bandwidth for reading and that for writing; None if both are over the same links."""
         for name in (*read_links, *write_links):
             if name not in self._links:
                 allowed = ", ".join(sorted(self._links))[:200]
                 raise InputError("platform", f"has no link {shown(name)}", allowed)
-        rates = [
+        ways = (("src", read_links), ("dst", write_links))
+        reading, writing = (
             sum(self._links[name] for name in named) if named else self._route_rate(way)
-            for way, named in (("src", read_links), ("dst", write_links))
-        ]
-        known = [rate for rate in rates if rate is not None]
+            for way, named in ways
+        )
+        read_over, written_over = (
+            set(named) or {name for route in self._routes(way) for name in route} for way, named in ways
+        )
+        if reading is not None and writing is not None and read_over.isdisjoint(written_over):
+            return reading, writing
+        known = [rate for rate in (reading, writing) if rate is not None]
         if not known:
             has = "no link leads to the file system" if self._storage else "the platform has no file system"
             self._notes.add(f"{has}: only the nodes' own links limit it")
-            return inf
-        if min(known) != max(known):
-            self._notes.add(
-                f"the file system reads {rates[0]:g} and writes {rates[1]:g} B/s: both are taken to share "
-                f"{min(known):g}"
-            )
-        else:
-            self._notes.add("reading and writing share the file system's bandwidth")
-        return min(known)
+            return inf, None
+        self._notes.add(f"reading and writing share the file system's bandwidth of {min(known):g} B/s")
+        return min(known), None
 
     def _route_rate(self, way: str) -> float | None:
         """By the routes to (``dst``) or from (``src``) the file system. Links that all of them share are
@@ -294,11 +303,11 @@ class _PlatformFile:
 
     def _file_stream(
         self, groups: list[_Nodes], read_links: tuple[str, ...], write_links: tuple[str, ...]
-    ) -> float:
-        """Bytes per second that one node gets from the file system if nobody else does; over the longest
-        way, if they differ."""
+    ) -> tuple[float, float]:
+        """The latency to the file system, and the bytes per second that one node gets from it if nobody else
+        does; over the longest way, if they differ."""
         if not self._storage:
-            return inf
+            return 0.0, inf
         ways = []
         for way, named in (("src", read_links), ("dst", write_links)):
             routes = self._routes(way)
@@ -313,11 +322,8 @@ class _PlatformFile:
         streams = len([name for name in targets.split(",") if name.strip()]) or self._stores
         stream = streams * self._stream(latency)
         if latency:
-            self._notes.add(
-                f"latencies limit what a node reads or writes to {stream:g} B/s; that a task waits for one "
-                "before it begins is left out"
-            )
-        return stream
+            self._notes.add(f"latencies limit what a node reads or writes to {stream:g} B/s")
+        return latency, stream
 
     def _burst_buffer(self, properties: Mapping[str, str]) -> tuple[float | None, float | None]:
         if not _is(properties, "node_local_bb"):

@@ -7,6 +7,7 @@ platform:
   link: 100 Gbit/s             # per node
   file_system: 48 GB/s         # for all together; at most a stream for each node, such as:
   stream: 4 GB/s               # as latency limits it
+  writing: 30 GB/s             # if it has a bandwidth of its own
   decide: event                # on each one, not once for all that happens at an instant
   crowding: {knee: 40, decline: 1, reads: 8}    # under more than 40 nodes it gets slower
   resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}    # or published, or by direction and size:
@@ -155,6 +156,7 @@ _PLATFORM: Readers = {
     "link": _bytes_per_second,
     "file_system": _bytes_per_second,
     "stream": _bytes_per_second,
+    "writing": _bytes_per_second,
     "decide": as_it_is,
     "idle_power": _watts,
     "active_power": _watts,
