@@ -91,7 +91,7 @@ class Crowding:
         return float((self.knee / nodes) ** self.decline) if nodes > self.knee else 1.0
 
 
-class _Way:
+class TransferWay:
     """Transfers that share one bandwidth."""
 
     def __init__(self, rate_of: Callable[[int], float]) -> None:
@@ -152,10 +152,10 @@ class FileSystem:
     """Transfers in progress, one way or both. Times must not go backwards."""
 
     def __init__(self, platform: "Platform") -> None:
-        self._reads = self._writes = _Way(platform.file_system_rate)
-        self._ways: tuple[_Way, ...] = (self._reads,)
+        self._reads = self._writes = TransferWay(platform.file_system_rate)
+        self._ways: tuple[TransferWay, ...] = (self._reads,)
         if platform.writing is not None:
-            self._writes = _Way(partial(platform.file_system_rate, is_read=False))
+            self._writes = TransferWay(partial(platform.file_system_rate, is_read=False))
             self._ways = (self._reads, self._writes)
         #: how many transfers there have been
         self.begun = 0
