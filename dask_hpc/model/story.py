@@ -318,14 +318,21 @@ class Story:
         self.counts: Counter[str] = Counter()
 
     def add(self, plan: Plan, explained: Mapping[str, Explanation] | None = None) -> None:
-        """Remember a plan, and why each of its jobs is in it, forgetting the oldest if the log is full."""
-        if self._explained and len(self._plans) == self._plans.maxlen:
-            oldest = self._plans[0]
-            for job in oldest.jobs:
-                self._explained.pop((oldest.id, job), None)
-        self._plans.append(plan)
+        """Remember a plan, and why each of its jobs is in it, forgetting the oldest if the log is full: of
+        plans, or of happenings, and none that is left tells of that plan."""
+        plans, told = self._plans, self.happenings
+        if plans and len(plans) == plans.maxlen:
+            self._forget_oldest()
+        while plans and len(told) == told.maxlen and plans[0].time < told[0].time:
+            self._forget_oldest()
+        plans.append(plan)
         if explained:
             self._explained.update({(plan.id, job): why for job, why in explained.items()})
+
+    def _forget_oldest(self) -> None:
+        oldest = self._plans.popleft()
+        for job in oldest.jobs if self._explained else ():
+            self._explained.pop((oldest.id, job), None)
 
     def row(self, happening: Happening) -> tuple[Any, ...]:
         """For who reads on: time, decision, job, nodes, reason, whether it was for the sake of power."""

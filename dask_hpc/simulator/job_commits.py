@@ -376,7 +376,7 @@ class JobCommits(Companion):
         platform, nodes, level = self._site.platform, len(self._nodes), self._checkpoint.levels[-1]
         rate = platform.way
         if level == "store":
-            rate = min(rate, platform.written / nodes)
+            rate = platform.file_system_rate(nodes, is_read=False)
         return self._checkpoint.nbytes / nodes / rate * self._longer(level)
 
     def committed(self, done: float) -> None:

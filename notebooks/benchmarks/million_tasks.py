@@ -469,9 +469,8 @@ async def cost(kind, workers, tasks, jobs, run, policy):
         gc.collect()
         before = bytes_of_ours(ours.scheduler, ours.plugin)
         ingest = perf_counter()
-        for i in range(jobs):
+        for i in range(jobs):  # by turns, or one side's tasks lie closer together in memory
             await plain.submit(f"g{i}", tasks // jobs, in_no_job(i, jobs, workers))
-        for i in range(jobs):
             await ours.submit(f"g{i}", tasks // jobs, KINDS[kind](i, jobs, workers))
         ingest = perf_counter() - ingest
         await plain.settle()

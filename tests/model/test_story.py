@@ -35,6 +35,19 @@ def test_explanations_are_forgotten_with_their_plans():
     assert story.explanation(Happening(3, 0.0, "start", "b")) is None
 
 
+def test_plans_of_which_nothing_is_told_any_more_are_forgotten():
+    story = Story(length=4)
+    why = Explanation("queue: q", {"idle": 1}, ())
+    for number in range(8):
+        plan = Plan(number, float(number), (Start("a", 1, ""),))
+        story.add(plan, {"a": why})
+        for decision in ("start", "end"):
+            story.tell(Happening(number, float(number), decision, "a"))
+    assert [one.id for one in story.happenings] == [6, 6, 7, 7]
+    assert [plan.id for plan in story] == [5, 6, 7], "before the last was told the oldest was of 5"
+    assert all(story.explanation(one) is why for one in story.happenings if one.decision == "start")
+
+
 @given(st.integers(1, 5), st.lists(st.integers(0, 4)), st.integers(0, 30))
 def test_a_reader_misses_only_what_is_forgotten(length, batches, wanted):
     story, told, seen, following = Story(length), 0, [], 0
