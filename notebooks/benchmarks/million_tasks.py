@@ -77,8 +77,8 @@ class Fleet:
                 sent.append((address, wire.messages))
                 wire.messages = []
         took = thread_time_ns() - since
-        for address, messages in sent:
-            self.inbox += [(address, m["key"], m["run_id"]) for m in messages if m["op"] == "compute-task"]
+        given = [(m["run_id"], a, m["key"]) for a, some in sent for m in some if m["op"] == "compute-task"]
+        self.inbox += [(address, key, run) for run, address, key in sorted(given)]  # not worker by worker
         return took
 
     async def step(self, most=BATCH):
