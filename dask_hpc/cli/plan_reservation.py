@@ -132,10 +132,13 @@ def _numbers(file: str) -> list[str]:
     """What stands between commas and line ends; a heading is passed over."""
     try:
         with Path(file).open("rb") as source:
-            lines = source.read(_LARGEST_FILE).decode("utf-8-sig").splitlines()
+            data = source.read(_LARGEST_FILE + 1)
+        lines = data.decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("", f"cannot be read: {reason}") from None
+    if len(data) > _LARGEST_FILE:
+        raise InputError("", "more than 10 MB", "a smaller file")
     words = [word.strip() for line in lines for word in line.split(",")]
     found = [word for word in words if word]
     return found[1:] if found and found[0].isidentifier() else found

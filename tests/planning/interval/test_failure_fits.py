@@ -96,9 +96,10 @@ def test_intervals_beside_each_other():
     assert [one.name for one in found.intervals] == ["these failures", "this plan", "Daly", "Young"]
     best = found.intervals[0].efficiency
     assert all(one.efficiency <= best for one in found.intervals)
-    # for failures at random our plan is the best
+    # for failures at random our plan is the best: its search ends within a thousandth of the work, which by
+    # the square of that is less than a millionth of the time
     planned = found.intervals[1].expected
-    assert all(one.expected <= planned + 1e-5 for one in found.intervals)
+    assert all(one.expected <= planned + 1e-7 for one in found.intervals)
     assert found.intervals[0].efficiency > found.intervals[1].efficiency
     assert "would have wanted" in found.reason
 
