@@ -21,6 +21,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run", "--disable-quic",
 ]  # fmt: skip
+BENCHMARKS = Path(__file__).parents[2] / "notebooks" / "benchmarks"
 #: what front ends themselves look for in vain with any notebook, said in the console: by text or by address
 NOISE = ("labextensions/@jupyter-notebook/lab-extension",)  # Notebook's, which Voila cannot load
 SOUGHT = ("/favicon", "/@fortawesome/fontawesome-free")  # the latter Voila's, of its own pages
@@ -309,3 +310,16 @@ def served_kit(page, text, module):
     page.unroute_all()
     page.route("http://kit.test/**", answer)
     page.goto("http://kit.test/")
+
+
+def measured(script, *given):
+    """What a script of the benchmarks found, in a process of its own, as a benchmark starts it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", BENCHMARKS / script, *given],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0
+    print(done.stdout)
+    return json.loads(done.stdout)

@@ -36,6 +36,8 @@ def test_as_scipy_fits(shape):
     assert found.weibull.mean == pytest.approx(stats.weibull_min.mean(want, 0, scale), rel=1e-3)
     law = stats.weibull_min(found.weibull.shape, 0, found.weibull.scale)
     assert found.weibull.distance == pytest.approx(stats.kstest(gaps, law.cdf).statistic)
+    plain = stats.expon(0, gaps.mean())
+    assert found.exponential.distance == pytest.approx(stats.kstest(gaps, plain.cdf).statistic)
     assert found.exponential.log_likelihood == pytest.approx(stats.expon.logpdf(gaps, 0, gaps.mean()).sum())
     assert found.exponential.aic == pytest.approx(2 - 2 * found.exponential.log_likelihood)
     assert found.mtbf == pytest.approx(gaps.mean())
@@ -102,6 +104,22 @@ def test_intervals_beside_each_other():
     assert all(one.expected <= planned + 1e-7 for one in found.intervals)
     assert found.intervals[0].efficiency > found.intervals[1].efficiency
     assert "would have wanted" in found.reason
+
+
+def test_which_law_is_far_from_the_gaps():
+    """By hand: of the largest differences one is just before a gap's end and one just after it."""
+    late = fit_failures(times_of([9, 10, 11, 30])).exponential  # none for long: the law is above
+    assert late.distance == pytest.approx(1 - exp(-9 / 15))
+    early = fit_failures(times_of([1, 1.1, 1.2, 60])).exponential  # most at once: it is below
+    assert early.distance == pytest.approx(3 / 4 - (1 - exp(-1.2 / early.scale)))
+
+
+def test_formulas_are_asked_for_these_failures():
+    found = fit_failures(times_of(drawn(1.0)), commit=150, restart=100)
+    by_name = {one.name: one.work for one in found.intervals}
+    assert by_name["Young"] == pytest.approx((2 * 150 * found.mtbf) ** 0.5)
+    assert by_name["Daly"] == pytest.approx(by_name["Young"], rel=0.05)
+    assert by_name["this plan"] == pytest.approx(by_name["Young"], rel=0.1)
 
 
 def test_failures_at_once_are_one_and_order_does_not_matter():
