@@ -24,6 +24,9 @@ def until(holds, what):
         time.sleep(0.1)
     return found
 
+def count(dask_scheduler):
+    return len(dask_scheduler.workers)
+
 def hosts(client):
     return sorted(client.run(lambda: os.environ["SLURMD_NODENAME"]).values())
 
@@ -186,7 +189,7 @@ if __name__ == "__main__":
             results = client.map(produce, range(30))
             client.gather(results)
             cluster.scale(1)
-            until(lambda: len(client.run(os.getpid)) == 1, "one worker")
+            until(lambda: client.run_on_scheduler(count) == 1, "one worker")  # no worker is asked: one leaves
             assert client.gather(results) == [produce(number) for number in range(30)]
             print("fewer", hosts(client), flush=True)
 """
@@ -200,6 +203,7 @@ def test_a_node_is_lost_then_a_satellite_joins_and_goes(slurm, submit):
     slurm.set_down("n2")
     slurm.wait_until(lambda: job not in slurm.jobs(), "its end", 120)
     text = said()
+    assert "hpc_rank" not in text, "who is not managed is not asked whom it can miss"
     assert "ready ['n1', 'n2']" in text and "again ['n1', 'n3']" in text, text
     assert "lost ('n2', 'not used', 'Slurm says it is down" in text
     told = r"told satellite unit-\d: job \d+ of 1 node; in place: this site does not permit it"

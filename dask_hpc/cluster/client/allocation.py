@@ -309,9 +309,10 @@ class AllocationCluster(SpecCluster):
             for name in names
         }
         ranked = None
-        with suppress(Exception):  # nobody manages it
+        if "hpc_rank" in self.scheduler.handlers:  # somebody manages it
             busy = {name: workers for name, workers in there.items() if workers}
-            ranked = await self.scheduler_comm.hpc_rank(units=busy)
+            with suppress(Exception):  # or did so just now
+                ranked = await self.scheduler_comm.hpc_rank(units=busy)
         order = {name: number for number, name in enumerate(ranked or ())}
         own = os.environ.get("SLURMD_NODENAME", "")  # where script and scheduler are goes last
         place = {name: number for number, name in enumerate(names)}
