@@ -141,9 +141,15 @@ def tell_worker_status(scheduler: Any, address: str, status: str) -> None:
         scheduler.stream_comms[address].send(message)
 
 
+def can_answer(scheduler: Any, name: str) -> bool:
+    """Whether somebody answers what is asked of the scheduler by this name. Where nobody does, it logs an
+    error for who asks."""
+    return name in scheduler.handlers
+
+
 def has_shuffles(scheduler: Any) -> bool:
     """Whether the scheduler has Dask's shuffles (P2P), an extension that one may leave out."""
-    return "shuffle_get_or_create" in scheduler.handlers
+    return can_answer(scheduler, "shuffle_get_or_create")
 
 
 def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> Callable[[], None]:

@@ -309,7 +309,7 @@ class AllocationCluster(SpecCluster):
             for name in names
         }
         ranked = None
-        if "hpc_rank" in self.scheduler.handlers:  # somebody manages it
+        if compat.can_answer(self.scheduler, "hpc_rank"):  # somebody manages it
             busy = {name: workers for name, workers in there.items() if workers}
             with suppress(Exception):  # or did so just now
                 ranked = await self.scheduler_comm.hpc_rank(units=busy)
