@@ -11,6 +11,7 @@ from scipy import optimize, stats
 
 import dask_hpc
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.units import show_duration
 from dask_hpc.planning.interval import best_interval, fit_failures, kept
 
 
@@ -103,7 +104,10 @@ def test_intervals_beside_each_other():
     planned = found.intervals[1].expected
     assert all(one.expected <= planned + 1e-7 for one in found.intervals)
     assert found.intervals[0].efficiency > found.intervals[1].efficiency
-    assert "would have wanted" in found.reason
+    wanted, planned = found.intervals[:2]
+    lost = f"{100 * (wanted.efficiency - planned.efficiency):.2g} %"
+    assert f"would have wanted a commit every {show_duration(wanted.work)} of work" in found.reason
+    assert f"the plan's {show_duration(planned.work)} would have lost {lost} of the time" in found.reason
 
 
 def test_which_law_is_far_from_the_gaps():
