@@ -1,7 +1,6 @@
 """The energy of a whole site: losses, switches and cooling beside the nodes."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -66,17 +65,13 @@ def test_marconi_has_the_figures_of_today():
     assert found.active_power == pytest.approx(4 * 300 + 2 * 252 + 74.26 + 2 * 21 + 45)
 
 
-@pytest.mark.parametrize(("nodes_at", "measured"), [("idle_power", 7.4e6), ("active_power", 27.4e6)])
-def test_frontier_draws_what_was_measured_of_the_whole(nodes_at, measured):
-    # Brewer et al., SC24: rectifiers of 96 % before converters of 98 %, 32 switches of 250 W in each of 74
-    # racks, 25 pumps of 8.7 kW. Nodes alone are 20 and 7 % low.
+def test_frontier_at_work_draws_what_is_published():
+    """Of the whole 22,703 kW in the TOP500 list of November 2023 (000, Table 1.1), which is less than what
+    we take for its nodes' peak. That is all that is checked: nothing tells what it draws when it is idle."""
     machine = platform_of("frontier")
-    site = PowerSite(supply=0.96 * 0.98, switches=74 * 32 * 250 + 25 * 8.7e3)
-    machine = replace(machine, site=site, active_power=getattr(machine, nodes_at))  # of all nodes, alike
     workload = Workload("all", [Arrival(Job(id="a", nodes=machine.nodes), 100.0)], platform=machine)
-    found = simulate(workload, policy="fcfs").metrics
-    assert found["site_energy"] / 100 == pytest.approx(measured, rel=0.05)
-    assert found["energy"] / 100 < 0.95 * measured
+    peak = simulate(workload, policy="fcfs").metrics["energy"] / 100
+    assert 0.85 * peak < 22_703e3 < peak
 
 
 def test_site_on_the_command_line():
