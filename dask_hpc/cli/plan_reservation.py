@@ -133,12 +133,14 @@ def _numbers(file: str) -> list[str]:
     try:
         with Path(file).open("rb") as source:
             data = source.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:  # before a character is found that is cut in two
+            raise InputError("", "more than 10 MB", "a smaller file")
         lines = data.decode("utf-8-sig").splitlines()
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("", f"cannot be read: {reason}") from None
-    if len(data) > _LARGEST_FILE:
-        raise InputError("", "more than 10 MB", "a smaller file")
     words = [word.strip() for line in lines for word in line.split(",")]
     found = [word for word in words if word]
     return found[1:] if found and found[0].isidentifier() else found
