@@ -141,6 +141,28 @@ def test_every_run_is_sound(policy, jobs, platform):
         assert not machine.indices.running and not machine.indices.waiting
 
 
+@st.composite
+def brief_arrivals(draw):
+    """A few jobs at once, some over as they start, and nothing comes after them that would wake anybody."""
+    jobs = []
+    for number in range(draw(st.integers(2, 4))):
+        nodes, kind = draw(st.integers(1, NODES)), draw(st.sampled_from(["rigid", "malleable"]))
+        low, high = (nodes, nodes) if kind == "rigid" else (1, NODES)
+        job = Job(id=f"j{number}", nodes=nodes, kind=kind, min_nodes=low, max_nodes=high, walltime=100.0)
+        jobs.append(Arrival(job, float(draw(st.sampled_from([0, 0, 5])))))
+    return jobs
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(jobs=brief_arrivals())
+@settings(max_examples=30, deadline=None)
+def test_no_run_ends_while_a_job_could_start(policy, jobs):
+    """The machine itself says so where its policy would still start one; here nobody waits at all."""
+    record = Record()
+    Machine(Platform(NODES), Policy.load(policy), record).run(jobs)
+    assert {STATES[state] for state in record.state} == {"completed"}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=arrivals(), platform=platforms)
 @settings(max_examples=8, deadline=None)
