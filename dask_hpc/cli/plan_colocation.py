@@ -72,8 +72,12 @@ def _read(file: str) -> list[dict[str, Any]]:
     """The rows of a CSV file."""
     try:
         with Path(file).open("rb") as source:
-            lines = source.read(_LARGEST_FILE).decode("utf-8-sig").splitlines()
-        rows = list(csv.DictReader(lines, skipinitialspace=True))
+            data = source.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise InputError("", "more than 10 MB", "a smaller file", file=one_line(file))
+        rows = list(csv.DictReader(data.decode("utf-8-sig").splitlines(), skipinitialspace=True))
+    except InputError:
+        raise
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("", f"cannot be read: {reason}", file=one_line(file)) from None

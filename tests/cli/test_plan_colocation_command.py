@@ -110,6 +110,7 @@ def test_ways_to_predict_are_said(table):
         ("kind,seconds,misses,accesses,instructions\na,1,5,99e30,9\n", "accesses"),
         ("kind,seconds,misses,accesses,instructions\na,1,nan,9,9\n", "misses: found nan"),
         (b"\xff\xfe\x00", "cannot be read"),
+        (b"kind,seconds\n" + b"a,1\n" * 2_500_000, "more than 10 MB"),
     ],
 )
 def test_bad_tables(table, text, words):
