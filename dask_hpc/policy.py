@@ -1,9 +1,10 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,7 +141,12 @@ class Policy:
         """A ready-made policy by name, or any policy file by path (a ``Path`` is always a file)."""
         if isinstance(name_or_path, Policy):
             return name_or_path
-        path = name_or_path if isinstance(name_or_path, Path) else _find(name_or_path)
+        if not isinstance(name_or_path, Path) and name_or_path in _shipped():
+            return _ready(name_or_path)
+        return cls._read(name_or_path if isinstance(name_or_path, Path) else _find(name_or_path))
+
+    @classmethod
+    def _read(cls, path: Path) -> "Policy":
         try:
             with path.open("rb") as file:
                 data = file.read(_LIMIT + 1)
@@ -438,6 +444,11 @@ def parameters_of(concern: str) -> set[str]:
 
 def ready_made() -> dict[str, Path]:
     """The policy files that come with the package, by name."""
+    return dict(_shipped())
+
+
+@cache
+def _shipped() -> Mapping[str, Path]:
     here = Path(__file__).parent
     # A wheel carries them inside the package; in an editable install they lie beside it.
     for folder in (here / "policies", here.parent / "policies"):
@@ -446,10 +457,13 @@ def ready_made() -> dict[str, Path]:
     raise FileNotFoundError("the policies folder is missing from this installation")
 
 
+@cache
+def _ready(name: str) -> Policy:
+    """Read once: a study, or a service that is asked often, loads the same few again and again."""
+    return Policy._read(_shipped()[name])
+
+
 def _find(name_or_path: str) -> Path:
-    known = ready_made()
-    if name_or_path in known:
-        return known[name_or_path]
     path = Path(name_or_path)
     looks_like_path = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
     with suppress(OSError, ValueError):
@@ -458,8 +472,8 @@ def _find(name_or_path: str) -> Path:
     if looks_like_path:
         raise InputError("", "no such file", file=one_line(name_or_path))
     raise InputError(
-        "policy", f"no policy is named {shown(name_or_path)}{nearest(name_or_path, known)}",
-        ", ".join(known) + ", or a path to a .yaml file",
+        "policy", f"no policy is named {shown(name_or_path)}{nearest(name_or_path, _shipped())}",
+        ", ".join(_shipped()) + ", or a path to a .yaml file",
     )  # fmt: skip
 
 

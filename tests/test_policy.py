@@ -107,6 +107,8 @@ def test_found_in_a_wheel_too(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / f"{folder[:3]}.yaml").write_text("queue: {strategy: fcfs}")
     monkeypatch.setattr(dask_hpc.policy, "__file__", str(tmp_path / "pkg" / "policy.py"))
+    # where they lie does not change while a program runs, so it is looked up once
+    monkeypatch.setattr(dask_hpc.policy, "_shipped", dask_hpc.policy._shipped.__wrapped__)
     assert list(ready_made()) == ["pkg"]
     (tmp_path / "pkg/policies/pkg.yaml").unlink()
     (tmp_path / "pkg/policies").rmdir()

@@ -1,8 +1,8 @@
 """What must hold under every ready-made policy, on any machine, with any jobs."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,11 +117,26 @@ def rows(record):
     return list(zip(record.id, record.start, record.end, record.state, strict=True))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@contextmanager
+def named(policy):
+    """Whoever fails is told of by name. (To draw jobs takes longer than to play them: all policies play what
+    was drawn.)"""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"the policy is {policy}")
+        raise
+
+
 @given(jobs=arrivals(), platform=platforms)
 @settings(max_examples=20, deadline=None)
-def test_every_run_is_sound(policy, jobs, platform):
-    machine = play(policy, jobs, platform, Record(allotments=True))
+def test_every_run_is_sound(jobs, platform):
+    for policy in POLICIES:
+        with named(policy):
+            is_sound(play(policy, jobs, platform, Record(allotments=True)), jobs, platform)
+
+
+def is_sound(machine, jobs, platform):
     record = machine.record
     # no node is held twice
     holder = {}
@@ -153,35 +168,38 @@ def brief_arrivals(draw):
     return jobs
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=brief_arrivals())
 @settings(max_examples=30, deadline=None)
-def test_no_run_ends_while_a_job_could_start(policy, jobs):
+def test_no_run_ends_while_a_job_could_start(jobs):
     """The machine itself says so where its policy would still start one; here nobody waits at all."""
-    record = Record()
-    Machine(Platform(NODES), Policy.load(policy), record).run(jobs)
-    assert {STATES[state] for state in record.state} == {"completed"}
+    for policy in POLICIES:
+        with named(policy):
+            record = Record()
+            Machine(Platform(NODES), Policy.load(policy), record).run(jobs)
+            assert {STATES[state] for state in record.state} == {"completed"}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=arrivals(), platform=platforms)
 @settings(max_examples=8, deadline=None)
-def test_same_input_same_run_recorded_or_not(policy, jobs, platform):
-    one, two = (play(policy, jobs, platform, Record(allotments=flag)) for flag in (True, False))
-    silent = play(policy, jobs, platform, None)
-    assert repr(rows(one.record)) == repr(rows(two.record))
-    assert list(one.story) == list(two.story) == list(silent.story)
+def test_same_input_same_run_recorded_or_not(jobs, platform):
+    for policy in POLICIES:
+        with named(policy):
+            one, two = (play(policy, jobs, platform, Record(allotments=flag)) for flag in (True, False))
+            silent = play(policy, jobs, platform, None)
+            assert repr(rows(one.record)) == repr(rows(two.record))
+            assert list(one.story) == list(two.story) == list(silent.story)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=arrivals(), platform=platforms)
 @settings(max_examples=8, deadline=None)
-def test_names_mean_nothing(policy, jobs, platform):
+def test_names_mean_nothing(jobs, platform):
     """Other names, the same schedule."""
     renamed = [replace(a, job=replace(a.job, id=f"x{9 - int(a.job.id[1:])}")) for a in jobs]
-    plain = play(policy, jobs, platform, Record()).record
-    other = play(policy, renamed, platform, Record()).record
-    assert repr([row[1:] for row in rows(plain)]) == repr([row[1:] for row in rows(other)])
+    for policy in POLICIES:
+        with named(policy):
+            plain = play(policy, jobs, platform, Record()).record
+            other = play(policy, renamed, platform, Record()).record
+            assert repr([row[1:] for row in rows(plain)]) == repr([row[1:] for row in rows(other)])
 
 
 @given(jobs=arrivals())
