@@ -205,7 +205,9 @@ class Policy:
         """The policy as a file that ``parse`` reads back to an equal policy."""
         # PyYAML writes some line breaks as they are, and then reads them as spaces: escape those.
         plain = (self.summary + self.source).isprintable()
-        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=plain, width=100)
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # four times as fast, and writes the same
+        text: str = yaml.dump(self.to_dict(), Dumper=dumper, sort_keys=False, allow_unicode=plain, width=100)
+        return text
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:
         """Every parameter: its key path, its declaration, its value here."""

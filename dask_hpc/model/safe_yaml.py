@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -9,18 +10,8 @@ import yaml
 from dask_hpc.model.errors import InputError, insist, one_line, shown
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML, which moreover refuses a key said twice, and aliases.
-
-    A handful of aliases of aliases can stand for more data than any memory holds.
-    """
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            line = f"line {event.start_mark.line + 1}"
-            raise InputError(line, f"found the alias {shown('*' + event.anchor)}", "no aliases; write it out")
-        return super().compose_node(parent, index)
+class _EachKeyOnce(yaml.constructor.SafeConstructor):
+    """Refuses a key said twice."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -32,6 +23,32 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+class _Loader(_EachKeyOnce, yaml.SafeLoader):
+    """Safe YAML, which moreover refuses aliases: a handful of aliases of aliases can stand for more data than
+    any memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            line = f"line {event.start_mark.line + 1}"
+            raise InputError(line, f"found the alias {shown('*' + event.anchor)}", "no aliases; write it out")
+        return super().compose_node(parent, index)
+
+
+if yaml.__with_libyaml__:
+
+    class _QuickLoader(_EachKeyOnce, yaml.CSafeLoader):
+        """The same for text without aliases, ten times as fast."""
+
+
+def _load(text: str) -> Any:
+    """What is wrong with a text is told by the slow one, which says more."""
+    if yaml.__with_libyaml__ and "*" not in text:
+        with suppress(yaml.YAMLError):
+            return yaml.load(text, _QuickLoader)
+    return yaml.load(text, _Loader)
+
+
 def read_yaml(text: str | bytes, limit: int) -> Any:
     """Plain data from YAML text of at most ``limit`` bytes; every complaint is an ``InputError``."""
     if len(text) > limit:
@@ -39,7 +56,7 @@ def read_yaml(text: str | bytes, limit: int) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        return yaml.load(text, _Loader)
+        return _load(text)
     except UnicodeDecodeError as error:
         raise InputError("", f"not text: byte {error.start} is not UTF-8") from None
     except yaml.MarkedYAMLError as error:
