@@ -2,20 +2,20 @@
 
 from dataclasses import asdict
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import click
 
 from dask_hpc.cli.failure_times import read_failure_times
+from dask_hpc.cli.given_file import given_text, naming
 from dask_hpc.cli.terminal import print_table
-from dask_hpc.model.errors import InputError, one_line
+from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import counted, show_duration
 from dask_hpc.planning.interval import FailureFit, fit_failures
 
 #: stands for the mean time between the failures of the file, in place of an MTBF
 FROM_FILE = "file"
-_LARGEST_FILE = 100_000_000  # bytes
+_LARGEST = 100_000_000  # bytes
 
 
 def fit_of_file(file: str, levels: dict[str, dict[str, str]]) -> FailureFit:
@@ -25,20 +25,10 @@ def fit_of_file(file: str, levels: dict[str, dict[str, str]]) -> FailureFit:
     if levels and len(asking) != 1:
         found = f"{counted(len(asking), 'level')} whose MTBF is the word {FROM_FILE}"
         raise InputError("--failures", found, f"one, such as --level store 150s {FROM_FILE}")
-    try:
-        with Path(file).open("rb") as source:
-            data = source.read(_LARGEST_FILE + 1)
-        if len(data) > _LARGEST_FILE:
-            raise InputError("", "more than 100 MB", "times of failures")
-        times = read_failure_times(data.decode("utf-8-sig"))
+    text = given_text(file, _LARGEST)
+    with naming(file):
+        times = read_failure_times(text)
         fit = fit_failures(times)
-    except UnicodeDecodeError:
-        raise InputError("", "is no text", "UTF-8", file=one_line(file)) from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise error.in_file(one_line(file)) from None
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("", f"cannot be read: {reason}", file=one_line(file)) from None
     for level in asking:
         fit = fit_failures(times, commit=level["commit"], restart=level.get("restart"))
         level["mtbf"] = f"{fit.mtbf!r} s"

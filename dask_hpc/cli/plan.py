@@ -1,17 +1,17 @@
 """``dask-hpc plan``: optimisation that people call directly, as a table, JSON and a picture."""
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import ExitStack
 from math import ceil, inf
-from pathlib import Path
 from typing import Any
 
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.given_file import LARGEST, given_bytes, naming
 from dask_hpc.cli.plan_colocation import colocation
 from dask_hpc.cli.plan_interval import interval
 from dask_hpc.cli.plan_network import network
@@ -33,8 +33,6 @@ from dask_hpc.planning.corridor.plan import CorridorPlan, plan_corridor
 from dask_hpc.planning.in_situ.partition import Partition
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, PartitionPlan, plan_partition
 from dask_hpc.view.in_situ import plan_svg
-
-_LARGEST_FILE = 10_000_000  # bytes
 
 
 @click.group()
@@ -58,18 +56,6 @@ plan.add_command(interval)
 plan.add_command(network)
 plan.add_command(reservation)
 plan.add_command(resilience)
-
-
-def _read(file: str, understand: Callable[[bytes], Any]) -> Any:
-    """What is understood of a file. Complaints name it."""
-    try:
-        with Path(file).open("rb") as source:
-            return understand(source.read(_LARGEST_FILE + 1))
-    except InputError as error:
-        raise error.in_file(one_line(file)) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("", f"cannot be read: {reason}", file=one_line(file)) from None
 
 
 # -- corridor --------------------------------------------------------------------------------------------
@@ -108,7 +94,9 @@ def corridor(
         - {id: next, nodes: 0, min_nodes: 2, max_nodes: 4, power: 200 W}
     """
     limit = parse_quantity(time_limit, "s")
-    jobs = _read(file, _rows if file.lower().endswith(".csv") else _listed)
+    data = given_bytes(file)
+    with naming(file):
+        jobs = _rows(data) if file.lower().endswith(".csv") else _listed(data)
     with ThreadPoolExecutor(1) as pool, progress_bar("solving [s]", ceil(min(limit, 1e6))) as progress:
         found = pool.submit(
             plan_corridor, nodes, jobs, lower, upper, idle=idle, margin=margin, time_limit=limit
@@ -134,7 +122,7 @@ def corridor(
 
 def _listed(text: bytes) -> list[dict[str, Any]]:
     """The jobs of a YAML file, as mappings that are still to be checked."""
-    found = read_yaml(text, _LARGEST_FILE)
+    found = read_yaml(text, LARGEST)
     if isinstance(found, dict):
         check_keys(found, ("jobs",), "")
         if "jobs" not in found:
@@ -257,7 +245,9 @@ def partition(file: str, order: str | None, plot: str | None, as_json: bool) -> 
     """
     with ExitStack() as files:
         picture = files.enter_context(atomic_file(plot)) if plot else None
-        answer = _read(file, lambda text: _partition_plan(text, order))
+        data = given_bytes(file)
+        with naming(file):
+            answer = _partition_plan(data, order)
         if picture:
             drawn = plan_svg(answer.problem, answer.partition, _other_ways(answer), answer.reason)
             picture.write_text(drawn, encoding="utf-8")
@@ -268,7 +258,7 @@ def partition(file: str, order: str | None, plot: str | None, as_json: bool) -> 
 
 
 def _partition_plan(text: bytes, order: str | None) -> PartitionPlan:
-    found = read_yaml(text, _LARGEST_FILE)
+    found = read_yaml(text, LARGEST)
     check_keys(found, ("platform", "simulation", "analyses", "mode", "order"), "")
     for key in ("platform", "simulation"):
         if key not in found:

@@ -2,13 +2,13 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.given_file import given_text
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import show_duration
@@ -17,7 +17,6 @@ from dask_hpc.planning.colocation.plan import ColocationPlan
 from dask_hpc.planning.plan_colocation import plan_colocation
 from dask_hpc.view.colocation import slowdowns_svg
 
-_LARGEST_FILE = 10_000_000  # bytes
 _SPLITS = 20
 _PAIRS = 10  # in the table
 
@@ -71,16 +70,9 @@ def colocation(file: str, cores: int, nodes: int, plot: str | None, as_json: boo
 def _read(file: str) -> list[dict[str, Any]]:
     """The rows of a CSV file."""
     try:
-        with Path(file).open("rb") as source:
-            data = source.read(_LARGEST_FILE + 1)
-        if len(data) > _LARGEST_FILE:
-            raise InputError("", "more than 10 MB", "a smaller file", file=one_line(file))
-        rows = list(csv.DictReader(data.decode("utf-8-sig").splitlines(), skipinitialspace=True))
-    except InputError:
-        raise
-    except (OSError, ValueError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("", f"cannot be read: {reason}", file=one_line(file)) from None
+        rows = list(csv.DictReader(given_text(file).splitlines(), skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError("", f"not CSV: {error}", file=one_line(file)) from None
     for number, row in enumerate(rows, 2):
         if None in row or None in row.values():
             found = "not as many values as there are columns"

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.given_file import LARGEST, given_bytes, given_text, naming
 from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
@@ -15,7 +16,6 @@ from dask_hpc.planning.network.program import SERVED
 from dask_hpc.planning.plan_network import BusyLink, JobShare, NetworkPlan, plan_network
 from dask_hpc.view.network import DrawnJob, DrawnLevel, DrawnLink, network_svg
 
-_LARGEST_FILE = 10_000_000  # bytes
 _DRAWN = 2_000  # links, at most
 _BUSY = 0.5  # a share from which on a link is drawn
 _SHOWN = 6  # partners in a line
@@ -70,31 +70,17 @@ def network(file: str, objective: Any, partners: bool, plot: str | None, as_json
 
 def _read(file: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Topology and jobs as they are described; a Slurm topology is read from beside the file."""
-    try:
-        found = read_yaml(_bytes(Path(file)), _LARGEST_FILE)
+    data = given_bytes(file)
+    with naming(file):
+        found = read_yaml(data, LARGEST)
         check_keys(found, ("topology", "jobs"), "")
         for name in ("topology", "jobs"):
             insist(isinstance(found.get(name), dict), name, found.get(name), "a mapping")
-    except InputError as error:
-        raise error.in_file(one_line(file)) from None
     topology = found["topology"]
     slurm = topology.get("slurm")
     if isinstance(slurm, str) and "SwitchName=" not in slurm:
-        path = Path(file).parent / slurm
-        try:
-            topology = {**topology, "slurm": _bytes(path).decode()}
-        except UnicodeDecodeError:
-            raise InputError("", "not text", "a topology.conf", file=one_line(str(path))) from None
+        topology = {**topology, "slurm": given_text(Path(file).parent / slurm)}
     return topology, found["jobs"]
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as source:
-            return source.read(_LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("", f"cannot be read: {reason}", file=one_line(str(path))) from None
 
 
 def _print(plan: NetworkPlan, partners: bool) -> None:

@@ -10,6 +10,7 @@ import click
 
 from dask_hpc import config
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.given_file import given_text, naming
 from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.history.runs import RunHistory, durations_of, path_of
 from dask_hpc.model.errors import InputError, one_line
@@ -23,7 +24,6 @@ from dask_hpc.planning.reservation.plan import ReservationPlan
 from dask_hpc.planning.reservation.sequence import Milestone, Setting, steps
 from dask_hpc.view.reservation import milestones_svg
 
-_LARGEST_FILE = 10_000_000  # bytes
 _ROWS = 12  # requests in the table
 _POINTS = 160  # of the curve in the picture
 
@@ -111,10 +111,8 @@ def fitted_runs(runs: str, where: str = "--runs", may_be_file: bool = True) -> F
     """From a file of seconds, or from what is remembered of jobs of that name: the user's own, or if there
     are none, nobody's."""
     if may_be_file and Path(runs).is_file():
-        try:
+        with naming(runs):
             return fit_law(*read_runs(_numbers(runs)))
-        except InputError as error:
-            raise error.in_file(one_line(runs)) from None
     path = path_of(config.settings()["history"])
     if path is None:
         raise InputError(where, f"found {one_line(runs)}, but hpc.history is null", "--law, or --runs FILE")
@@ -130,28 +128,15 @@ def fitted_runs(runs: str, where: str = "--runs", may_be_file: bool = True) -> F
 
 def _numbers(file: str) -> list[str]:
     """What stands between commas and line ends; a heading is passed over."""
-    try:
-        with Path(file).open("rb") as source:
-            data = source.read(_LARGEST_FILE + 1)
-        if len(data) > _LARGEST_FILE:  # before a character is found that is cut in two
-            raise InputError("", "more than 10 MB", "a smaller file")
-        lines = data.decode("utf-8-sig").splitlines()
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("", f"cannot be read: {reason}") from None
-    words = [word.strip() for line in lines for word in line.split(",")]
+    words = [word.strip() for line in given_text(file).splitlines() for word in line.split(",")]
     found = [word for word in words if word]
     return found[1:] if found and found[0].isidentifier() else found
 
 
 def _waited(file: str) -> FittedCost:
+    found = _numbers(file)
     try:
-        found = _numbers(file)
         numbers = [float(word) for word in found if not word.isidentifier()]
-    except InputError as error:
-        raise error.in_file(one_line(file)) from None
     except ValueError:
         raise InputError("", "no numbers", "seconds requested, seconds waited", file=one_line(file)) from None
     if len(numbers) % 2:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from dask_hpc.model.errors import InputError, insist, one_line, shown, within
 from dask_hpc.model.safe_yaml import check_keys
+from dask_hpc.model.units import show_bytes
 
 Readers = Mapping[str, Callable[[Any], Any]]
 
@@ -120,7 +121,7 @@ def read_file(path: Path, limit: int) -> bytes:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("", f"cannot be read: {reason}") from None
     if len(data) > limit:
-        raise InputError("", f"more than {limit:,} bytes", "a smaller file")
+        raise InputError("", f"more than {show_bytes(limit)}", "a smaller file")
     return data
 
 

@@ -109,7 +109,7 @@ def test_ways_to_predict_are_said(table):
         ("kind,seconds,misses,accesses,instructions\na,1,-5,9,9\n", "misses: found -5"),
         ("kind,seconds,misses,accesses,instructions\na,1,5,99e30,9\n", "accesses"),
         ("kind,seconds,misses,accesses,instructions\na,1,nan,9,9\n", "misses: found nan"),
-        (b"\xff\xfe\x00", "cannot be read"),
+        (b"\xff\xfe\x00", "is no text"),
         (b"kind,seconds\n" + b"a,1\n" * 2_500_000, "more than 10 MB"),
     ],
 )

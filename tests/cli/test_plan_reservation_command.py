@@ -81,7 +81,7 @@ def test_runs_of_a_file(tmp_path):
     file.write_text(">3600\n>1h")
     assert "all cut off" in run("--runs", str(file), code=2)
     file.write_bytes(b"\xff\xfe")
-    assert "cannot be read" in run("--runs", str(file), code=2)
+    assert "runs.csv: is no text" in run("--runs", str(file), code=2)
     file.write_bytes(b"3600\n" * 2_000_000 + "é".encode())  # not silently its first part
     assert "runs.csv: more than 10 MB" in run("--runs", str(file), code=2)
 
