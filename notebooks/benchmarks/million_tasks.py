@@ -633,7 +633,7 @@ def main():
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["cost", "soak"])
-    parser.add_argument("--kind", choices=list(KINDS), default="restricted jobs")
+    parser.add_argument("--kind", choices=list(KINDS), action="append", help="one or more: a line for each")
     parser.add_argument("--workers", type=int, default=1_000)
     parser.add_argument("--tasks", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=100)
@@ -643,13 +643,14 @@ def main():
     parser.add_argument("--policy", default="fpsma-pwma")
     given = parser.parse_args()
     with dask.config.set(QUIET):
-        if given.what == "cost" and given.kind in (UNMANAGED, LISTENED):
-            work = without_us(given.kind, given.workers, given.tasks, given.jobs, given.run)
-        elif given.what == "cost":
-            work = cost(given.kind, given.workers, given.tasks, given.jobs, given.run, given.policy)
-        else:
-            work = soak(given.workers, given.tasks, given.size, given.jobs, given.every, given.policy)
-        print(json.dumps(asyncio.run(work)))
+        for kind in given.kind or ["restricted jobs"]:
+            if given.what == "soak":
+                work = soak(given.workers, given.tasks, given.size, given.jobs, given.every, given.policy)
+            elif kind in (UNMANAGED, LISTENED):
+                work = without_us(kind, given.workers, given.tasks, given.jobs, given.run)
+            else:
+                work = cost(kind, given.workers, given.tasks, given.jobs, given.run, given.policy)
+            print(json.dumps(asyncio.run(work)), flush=True)
 
 
 if __name__ == "__main__":
