@@ -74,8 +74,24 @@ def pytest_configure(config):
         config.pluginmanager.register(Ran(path))
 
 
-#: what takes longest begins first where tests run beside each other: nobody waits for one file at the end
+_NOTEBOOK = "tests/test_notebooks.py::test_a_notebook_runs_within_its_time["
+#: what takes longest begins first where tests run beside each other: nobody waits for one file at the end, or
+#: for one test where they are handed out one by one
 _LONGEST = (
+    "tests/scenarios/test_s18_io_lanes.py::test_one_file_system[False",
+    "tests/scenarios/test_s07_bursts.py::test_bursts_find",
+    "tests/scenarios/test_s18_io_lanes.py",
+    "tests/scenarios/test_s27_two_clients.py::test_ten_tasks_do_not_wait_behind_four",
+    "tests/scenarios/test_s22", "tests/scenarios/test_s03_running_tasks.py::test_budgets",
+    "tests/scenarios/test_s12_hold.py::test_hold",
+    *(f"{_NOTEBOOK}{name}]" for name in (
+        "4-in-situ", "control-room", "2-malleable-jobs", "5-checkpoint-and-restart", "workloads", "live",
+    )),
+    "tests/cli/test_demo_in_situ.py", "tests/cli/test_demo_checkpoint.py", "tests/cli/test_demo.py",
+    *(f"{_NOTEBOOK}{name}]" for name in (
+        "6-on-slurm", "3-power-corridor", "neighbours", "bridge", "placement", "memory_files", "checkpoint",
+        "forecast", "8-scratch-files", "overhead", "simulator", "redistribute", "elastic",
+    )),
     "tests/test_installed.py", "tests/checkpoint/test_resume.py", "tests/cli/test_run.py",
     "tests/scenarios/test_s01", "tests/planning/test_backtest.py",
     "tests/reproduce/test_colocation_studies.py", "tests/workloads/test_under_change.py",

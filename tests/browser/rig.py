@@ -231,10 +231,15 @@ def value_of(manager, key):
 
 def until(condition, seconds):
     """Seconds until it is so."""
-    began = time.monotonic()
+    began = looked = time.monotonic()
+    looks, longest = 0, 0.0
     while not condition():
-        assert time.monotonic() - began < seconds, "it never happened"
+        looks, longest = looks + 1, max(longest, time.monotonic() - looked)
+        # of a machine that stands still, or somebody who does not answer, there are few looks and a long one
+        told = f"it never happened, in {looks} looks, the longest of which took {longest:.2f} s"
+        assert time.monotonic() - began < seconds, told
         time.sleep(0.02)
+        looked = time.monotonic()
     return time.monotonic() - began
 
 
