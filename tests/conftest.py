@@ -78,13 +78,6 @@ _NOTEBOOK = "tests/test_notebooks.py::test_a_notebook_runs_within_its_time["
 #: what takes longest begins first where tests run beside each other: nobody waits for one file at the end, or
 #: for one test where they are handed out one by one
 _LONGEST = (
-    # few of the same file at once: those take processor time
-    "tests/scenarios/test_s18_io_lanes.py::test_one_file_system[False",
-    "tests/scenarios/test_s07_bursts.py::test_bursts_find",
-    "tests/scenarios/test_s27_two_clients.py::test_ten_tasks_do_not_wait_behind_four",
-    "tests/scenarios/test_s18_io_lanes.py::test_a_limit_is_found", "tests/scenarios/test_s22",
-    "tests/scenarios/test_s12_hold.py::test_hold", "tests/scenarios/test_s03_running_tasks.py::test_budgets",
-    "tests/scenarios/test_s18_io_lanes.py",
     *(f"{_NOTEBOOK}{name}]" for name in (
         "4-in-situ", "control-room", "2-malleable-jobs", "5-checkpoint-and-restart", "workloads", "live",
     )),
