@@ -1,7 +1,6 @@
 """Kinds of tasks that slow each other, in virtual time: by a law that tasks themselves follow."""
 
 import asyncio
-import contextlib
 import itertools
 import time
 
@@ -23,8 +22,8 @@ class Machine:
     def __init__(self, law):
         self.law = law
         self.left = {}
-        self.changed = asyncio.Event()
         self.since = time.time()
+        self._next = None
 
     def _slowdown(self, me):
         others = [one.kind for one in self.left if one is not me]
@@ -36,20 +35,29 @@ class Machine:
         for one in self.left:
             self.left[one] -= passed / self._slowdown(one)
 
-    def _others_look(self):
-        self.changed.set()
-        self.changed = asyncio.Event()
+    def _look_ahead(self):
+        """To the first that will be done if nobody comes before."""
+        if self._next is not None:
+            self._next.cancel()
+        self._next = None
+        if self.left:
+            soon = min(left * self._slowdown(one) for one, left in self.left.items())
+            self._next = asyncio.get_running_loop().call_later(max(soon, 0.0), self._end)
+
+    def _end(self):
+        self._move_on()
+        for one in [one for one, left in self.left.items() if left <= 1e-6]:
+            del self.left[one]
+            if not one.done.done():  # or it was cancelled
+                one.done.set_result(None)
+        self._look_ahead()
 
     async def work(self, me, seconds):
         self._move_on()
         self.left[me] = seconds
-        self._others_look()
-        while self.left[me] > 1e-6:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.changed.wait(), self.left[me] * self._slowdown(me))
-            self._move_on()
-        del self.left[me]
-        self._others_look()
+        me.done = asyncio.get_running_loop().create_future()
+        self._look_ahead()
+        await me.done
 
 
 class Piece:
@@ -57,6 +65,7 @@ class Piece:
 
     def __init__(self, kind):
         self.kind = kind
+        self.done = None
 
 
 def _work(kind, seconds, law):
