@@ -121,18 +121,26 @@ def test_no_node_is_held_twice_and_the_record_changes_nothing(jobs, policy):
 
 @pytest.mark.slow
 def test_memory_grows_with_live_jobs_not_with_finished_ones():
-    def peak(jobs):
+    def peaks(*after):
+        """The most memory until so many jobs have come."""
+        found = {}
+
+        def told():
+            for number, arrival in enumerate(synthetic_day(after[-1], 100, load=0.5, seed=1)):
+                if number in after:
+                    found[number] = tracemalloc.get_traced_memory()[1]
+                yield arrival
+
         machine = Machine(100, Policy.load("easy-backfill"))
         tracemalloc.start()
-        machine.run(synthetic_day(jobs, 100, load=0.5, seed=1))
-        _, most = tracemalloc.get_traced_memory()
+        machine.run(told())
+        found[after[-1]] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return most
+        return [found[number] for number in after]
 
-    peak(100)  # imports and caches
-    few, many = peak(3_000), peak(30_000)
+    peaks(100)  # imports and caches
     # The story is bounded (10,000 plans); beyond it nothing may grow.
-    story = peak(15_000)
+    few, story, many = peaks(3_000, 15_000, 30_000)
     assert many < 1.25 * story
     assert few < many
 
