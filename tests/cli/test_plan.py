@@ -106,3 +106,8 @@ def test_a_file_that_is_not_there(tmp_path):
     assert "cannot be read" in run(tmp_path / "none.yaml", code=2)
     (tmp_path / "bad.csv").write_text("id,nodes\na\n")
     assert "line 2: not as many values" in run(tmp_path / "bad.csv", code=2)
+
+
+def test_a_file_that_is_too_large_is_not_read_in_part(tmp_path):
+    (tmp_path / "many.csv").write_text("id,nodes,least,most\n" + "job,1,100 W,200 W\n" * 600_000)
+    assert "many.csv: more than 10 MB" in run(tmp_path / "many.csv", code=2)
