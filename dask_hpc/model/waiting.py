@@ -78,6 +78,14 @@ class ByArrival(Ranking):
     """First come, first."""
 
 
+class Deadlines(Protocol):
+    """By when jobs should have started. Two that are equal say the same of every job."""
+
+    def due(self, job: Job) -> float:
+        """The time; infinite if there is none."""
+        ...
+
+
 @dataclass(slots=True)
 class Hole:
     """What jobs must fit into: ``idle`` nodes, and moreover either ``window`` seconds (by their walltime) or
@@ -91,7 +99,7 @@ class Hole:
 class Waiting:
     """An ordered collection of jobs. Strategies only read it."""
 
-    __slots__ = ("_arrivals", "_blocks", "_by_age", "_keys", "_lasts", "_order")
+    __slots__ = ("_arrivals", "_blocks", "_by_due", "_deadlines", "_keys", "_lasts", "_order")
 
     def __init__(self, order: Ranking | None = None) -> None:
         self._order: Ranking = order or ByArrival()
@@ -99,8 +107,9 @@ class Waiting:
         self._keys: dict[str, Key] = {}
         self._blocks: list[_Block] = []
         self._lasts: list[Key] = []  # the last key of each block
-        #: when they were submitted, and some that are gone; made when somebody asks
-        self._by_age: list[tuple[float, Key, Job]] | None = None
+        #: by when they are due, and some that are gone; made when somebody asks
+        self._by_due: list[tuple[float, Key, Job]] = []
+        self._deadlines: Deadlines | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -134,18 +143,19 @@ class Waiting:
         """What puts the jobs in order, but for those that were put ahead."""
         return self._order
 
-    @property
-    def oldest(self) -> Job | None:
-        """The job that was submitted first; of several, the one that is first in the order."""
-        ages = self._by_age
-        if ages is None or len(ages) > 2 * len(self._keys) + _BLOCK:
-            ages = self._by_age = [(job.submitted, self._keys[job.id], job) for job in self]
-            heapify(ages)
-        while ages:
-            _, key, job = ages[0]
+    def first_due(self, deadlines: Deadlines) -> Job | None:
+        """The job that should start before all others; of several, the one that is first in the order."""
+        by_due = self._by_due
+        if self._deadlines != deadlines or len(by_due) > 2 * len(self._keys) + _BLOCK:
+            due, keys = deadlines.due, self._keys
+            by_due = self._by_due = [(due(job), keys[job.id], job) for job in self]
+            heapify(by_due)
+            self._deadlines = deadlines
+        while by_due:
+            _, key, job = by_due[0]
             if self._keys.get(job.id) is key:
                 return job
-            heappop(ages)
+            heappop(by_due)
         return None
 
     def at(self, place: int) -> Job:
@@ -211,8 +221,8 @@ class Waiting:
             self._arrivals = arrival + 1
         key = (-ahead, self._order.rank(job), arrival)
         self._keys[job.id] = key
-        if self._by_age is not None:
-            heappush(self._by_age, (job.submitted, key, job))
+        if self._deadlines is not None:
+            heappush(self._by_due, (self._deadlines.due(job), key, job))
         lasts = self._lasts
         if not lasts:
             self._blocks.append(_Block([key], [job]))
@@ -264,7 +274,7 @@ class Waiting:
         key = self._keys[job.id]
         block = self._blocks[bisect_left(self._lasts, key)]
         block.jobs[bisect_left(block.keys, key)] = job
-        self._by_age = None
+        self._deadlines = None
 
     @property
     def arrivals(self) -> int:

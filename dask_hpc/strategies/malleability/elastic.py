@@ -15,7 +15,7 @@ from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.units import count_nodes
 from dask_hpc.model.waiting import Hole, Waiting
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left
-from dask_hpc.strategies.malleability.precedence import Precedence
+from dask_hpc.strategies.malleability.precedence import DueTimes, Precedence
 from dask_hpc.strategies.malleability.worth import (
     SURELY,
     Growth,
@@ -65,8 +65,9 @@ class _Elastic:
     The work of a job of one size counts ``fixed`` times: it goes earlier, and jobs that can fill any gap
     remain for the end. Each second since its submission counts as ``aging`` node-seconds of work that a
     job no longer has, and each node its user holds as ``fairness`` more. A job that has waited for
-    ``patience`` starts as soon as it can, on all nodes that running jobs could give; others may overtake it
-    while it cannot, but not for ever: see ``Precedence``.
+    ``patience``, or longer if it has much work (see ``DueTimes``), starts as soon as it can, on all nodes
+    that running jobs could give; others may overtake it while it cannot, but not for ever: see
+    ``Precedence``.
 
     Jobs without a walltime keep the order of their arrival, after those with one, start on what they ask
     for, and grow only while nobody waits: nothing is known of what anything else would bring.
@@ -113,7 +114,8 @@ class _Elastic:
         ),
     ] = 0.5
     patience: Annotated[
-        float, Parameter("how long a job waits until it goes before all others", unit="s", low=0.0)
+        float,
+        Parameter("how long a job with little work waits until it goes before all others", unit="s", low=0.0),
     ] = 14_400.0
     aging: Annotated[
         float,
@@ -161,11 +163,16 @@ class _Elastic:
         until = min(snapshot.now + self.recheck, self.ask_again(snapshot))
         return Quiet(snapshot.revision, snapshot.waiting.arrivals, until)
 
+    def due_times(self, snapshot: Snapshot) -> DueTimes:
+        """By when each job should have started."""
+        return DueTimes(self.patience, max(snapshot.size, 1))
+
     def ask_again(self, snapshot: Snapshot, memory: Quiet | None = None) -> float:
-        """When the job that has waited longest will have waited too long, or one may be resized again."""
-        now, again, oldest = snapshot.now, inf, snapshot.waiting.oldest
-        if oldest is not None and oldest.walltime < inf and oldest.submitted + self.patience > now:
-            again = oldest.submitted + self.patience
+        """When the job that is due first will have waited too long, or one may be resized again."""
+        now, again, times = snapshot.now, inf, self.due_times(snapshot)
+        first = snapshot.waiting.first_due(times)
+        if first is not None and times.due(first) > now:
+            again = times.due(first)
         if self.dwell:
             rested = (one.resized_at + self.dwell for one in snapshot.running.values())
             again = min(again, min((time for time in rested if time > now), default=inf))
@@ -190,13 +197,12 @@ class _Elastic:
         ]
 
     def late(self, snapshot: Snapshot) -> Job | None:
-        """The job that has waited longest, if that is too long."""
+        """The job that should have started before all others, if it is time."""
         if self.patience == inf:
             return None
-        oldest = snapshot.waiting.oldest
-        if oldest is None or snapshot.now < oldest.submitted + self.patience or oldest.walltime == inf:
-            return None
-        return oldest
+        times = self.due_times(snapshot)
+        first = snapshot.waiting.first_due(times)
+        return first if first is not None and times.due(first) <= snapshot.now else None
 
     def _scales(self, snapshot: Snapshot) -> Scales:
         hold, is_full = self.overhead + snapshot.overhead, len(snapshot.waiting) > 0
@@ -236,7 +242,7 @@ class Sharing:
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
-        self.precedence = Precedence(snapshot, wish.patience)
+        self.precedence = Precedence(snapshot, wish.due_times(snapshot))
         self.scales = wish._scales(snapshot)
         self.growth = Growth(snapshot.idle, takers, snapshot.mtct, self.scales)
 
