@@ -181,9 +181,7 @@ class KindLanes(KeptTasks[KindRow], Service):
     def log_event(self, topic: str, message: Any) -> None:
         if topic == TOPIC and self.memory is not None:
             self._heed(self.memory.hear(message))
-        elif (
-            self.by_name and isinstance(message, Mapping) and message.get("action") == "worker-status-change"
-        ):
+        elif self.by_name and _is_change_of_status(message):
             self._scheduler.loop.add_callback(self._loosen)  # when Dask has noted that it goes on
 
     def worker_dies(self, address: str, tasks: list[Hashable]) -> None:
