@@ -24,9 +24,10 @@ _BLOCK = 64
 
 class _Block:
     """Neighbours in the queue. No job in it asks for fewer than ``nodes``, could use fewer than ``least``,
-    or has less than ``walltime``, and each asks for as much of both as one of the ``corners``, or more."""
+    has less than ``walltime``, or was submitted before ``oldest``, and each asks for as much of nodes and
+    walltime as one of the ``corners``, or more."""
 
-    __slots__ = ("corners", "jobs", "keys", "least", "loose", "nodes", "walltime")
+    __slots__ = ("corners", "jobs", "keys", "least", "loose", "nodes", "oldest", "walltime")
 
     def __init__(self, keys: list[Key], jobs: list[Job]) -> None:
         self.keys = keys
@@ -36,7 +37,7 @@ class _Block:
         self.corners: list[tuple[int, float]] = []
         if len(jobs) == 1:
             self.nodes, self.walltime = jobs[0].nodes, jobs[0].walltime
-            self.least = jobs[0].min_nodes
+            self.least, self.oldest = jobs[0].min_nodes, jobs[0].submitted
         else:
             self.measure()
 
@@ -53,6 +54,7 @@ class _Block:
                 self.walltime = shortest[nodes]
                 self.corners.append((nodes, self.walltime))
         self.least = min(job.min_nodes for job in self.jobs)
+        self.oldest = min(job.submitted for job in self.jobs)
         self.loose = False
 
     def reaches(self, nodes: int, walltime: float) -> bool:
@@ -78,14 +80,6 @@ class ByArrival(Ranking):
     """First come, first."""
 
 
-class Deadlines(Protocol):
-    """By when jobs should have started. Two that are equal say the same of every job."""
-
-    def due(self, job: Job) -> float:
-        """The time; infinite if there is none."""
-        ...
-
-
 @dataclass(slots=True)
 class Hole:
     """What jobs must fit into: ``idle`` nodes, and moreover either ``window`` seconds (by their walltime) or
@@ -99,7 +93,7 @@ class Hole:
 class Waiting:
     """An ordered collection of jobs. Strategies only read it."""
 
-    __slots__ = ("_arrivals", "_blocks", "_by_due", "_deadlines", "_keys", "_lasts", "_order")
+    __slots__ = ("_arrivals", "_blocks", "_by_age", "_keys", "_lasts", "_order")
 
     def __init__(self, order: Ranking | None = None) -> None:
         self._order: Ranking = order or ByArrival()
@@ -107,9 +101,8 @@ class Waiting:
         self._keys: dict[str, Key] = {}
         self._blocks: list[_Block] = []
         self._lasts: list[Key] = []  # the last key of each block
-        #: by when they are due, and some that are gone; made when somebody asks
-        self._by_due: list[tuple[float, Key, Job]] = []
-        self._deadlines: Deadlines | None = None
+        #: when they were submitted, and some that are gone; made when somebody asks
+        self._by_age: list[tuple[float, Key, Job]] | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -143,19 +136,18 @@ class Waiting:
         """What puts the jobs in order, but for those that were put ahead."""
         return self._order
 
-    def first_due(self, deadlines: Deadlines) -> Job | None:
-        """The job that should start before all others; of several, the one that is first in the order."""
-        by_due = self._by_due
-        if self._deadlines != deadlines or len(by_due) > 2 * len(self._keys) + _BLOCK:
-            due, keys = deadlines.due, self._keys
-            by_due = self._by_due = [(due(job), keys[job.id], job) for job in self]
-            heapify(by_due)
-            self._deadlines = deadlines
-        while by_due:
-            _, key, job = by_due[0]
+    @property
+    def oldest(self) -> Job | None:
+        """The job that was submitted first; of several, the one that is first in the order."""
+        ages = self._by_age
+        if ages is None or len(ages) > 2 * len(self._keys) + _BLOCK:
+            ages = self._by_age = [(job.submitted, self._keys[job.id], job) for job in self]
+            heapify(ages)
+        while ages:
+            _, key, job = ages[0]
             if self._keys.get(job.id) is key:
                 return job
-            heappop(by_due)
+            heappop(ages)
         return None
 
     def at(self, place: int) -> Job:
@@ -181,6 +173,18 @@ class Waiting:
                 if in_vain and block.loose:
                     block.measure()
             depth -= len(block.jobs)
+
+    def submitted_by(self, time: float) -> Iterator[Job]:
+        """Those that were submitted by then, in order."""
+        for block in self._blocks:
+            if block.oldest <= time:
+                in_vain = True
+                for job in block.jobs:
+                    if job.submitted <= time:
+                        in_vain = False
+                        yield job
+                if in_vain and block.loose:
+                    block.measure()
 
     def key(self, job_id: str) -> Key:
         """The place of a waiting job in the order. Keys outlive their jobs' waiting."""
@@ -221,8 +225,8 @@ class Waiting:
             self._arrivals = arrival + 1
         key = (-ahead, self._order.rank(job), arrival)
         self._keys[job.id] = key
-        if self._deadlines is not None:
-            heappush(self._by_due, (self._deadlines.due(job), key, job))
+        if self._by_age is not None:
+            heappush(self._by_age, (job.submitted, key, job))
         lasts = self._lasts
         if not lasts:
             self._blocks.append(_Block([key], [job]))
@@ -244,6 +248,8 @@ class Waiting:
             block.walltime = job.walltime
         if job.min_nodes < block.least:
             block.least = job.min_nodes
+        if job.submitted < block.oldest:
+            block.oldest = job.submitted
         if block.corners and not block.reaches(job.nodes, job.walltime):
             block.corners.append((job.nodes, job.walltime))
         if len(block.keys) > 2 * _BLOCK:
@@ -265,7 +271,7 @@ class Waiting:
             self._lasts[at] = block.keys[-1]
         nodes, walltime = job.nodes, job.walltime
         is_least = nodes == block.nodes or walltime == block.walltime or job.min_nodes == block.least
-        if is_least or (nodes, walltime) in block.corners:
+        if is_least or job.submitted == block.oldest or (nodes, walltime) in block.corners:
             block.loose = True
         return job
 
@@ -274,7 +280,7 @@ class Waiting:
         key = self._keys[job.id]
         block = self._blocks[bisect_left(self._lasts, key)]
         block.jobs[bisect_left(block.keys, key)] = job
-        self._deadlines = None
+        self._by_age = None
 
     @property
     def arrivals(self) -> int:

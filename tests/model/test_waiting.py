@@ -2,7 +2,6 @@
 
 import random
 from math import inf
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -73,22 +72,14 @@ def let_in(jobs, hole, shrinks):
     return found
 
 
-class Due(NamedTuple):
-    """Some order that is not that of arrival."""
-
-    per_node: float
-
-    def due(self, job):
-        return job.submitted + self.per_node * job.nodes
-
-
 def check_same(queue, plain, rng):
     jobs = plain.jobs
     assert list(queue) == jobs
     assert len(queue) == len(jobs)
     assert queue.first is (jobs[0] if jobs else None)
-    deadlines = Due(rng.choice((0.0, 0.0, 1.0)))
-    assert queue.first_due(deadlines) is min(jobs, key=deadlines.due, default=None)
+    assert queue.oldest is min(jobs, key=lambda job: job.submitted, default=None)
+    by = float(rng.randint(-1, 60))
+    assert list(queue.submitted_by(by)) == [job for job in jobs if job.submitted <= by]
     with pytest.raises(IndexError):
         queue.at(len(jobs))
     if not jobs:

@@ -10,7 +10,6 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import PowerLaw
 from dask_hpc.simulator import Arrival
 from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue, scaling
-from dask_hpc.strategies.malleability.precedence import DueTimes
 
 LINEAR, HALF = PowerLaw(1.0), PowerLaw(0.5)
 
@@ -185,42 +184,29 @@ def test_dwell_and_guard():
 
 
 def test_who_waited_too_long_starts_first_but_does_not_keep_others_from_it():
-    late = Job(id="late", nodes=2, walltime=1e6, submitted=0.0)
-    due = DueTimes(50.0, 4).due(late)
-    for now, first in ((due, "late"), (due - 1.0, "short")):
-        indices = machine(4, (2, due + 100.0), now=now)
+    for patience, first in ((50.0, "late"), (51.0, "short")):
+        indices = machine(4, (2, 100.0), now=50.0)
         indices.waiting.rerank(ElasticQueue())
-        indices.waiting.add(late)
-        indices.waiting.add(Job(id="short", nodes=1, walltime=50.0, submitted=due - 1.0))
-        assert decided(indices, ElasticQueue(patience=50.0))[0][0] == first
-    indices = machine(4, (2, 1000.0), now=600.0)
+        for name, nodes, walltime, submitted in (("late", 2, 1e6, 0.0), ("short", 1, 50.0, 49.0)):
+            indices.waiting.add(Job(id=name, nodes=nodes, walltime=walltime, submitted=submitted))
+        assert decided(indices, ElasticQueue(patience=patience))[0][0] == first
+    indices = machine(4, (2, 100.0), now=50.0)
     indices.waiting.add(Job(id="late", nodes=4, walltime=1000.0, submitted=0.0))
-    indices.waiting.add(Job(id="long", nodes=1, walltime=1e6, submitted=599.0))
+    indices.waiting.add(Job(id="long", nodes=1, walltime=1e6, submitted=49.0))
     assert decided(indices, ElasticQueue(patience=50.0))[0] == ["long"]
-
-
-def test_of_two_that_are_late_the_one_with_little_work_goes_first():
-    """It came a second later, and the other has all of the machine for long."""
-    indices = machine(4, now=1e6)
-    indices.waiting.rerank(ElasticQueue())
-    indices.waiting.add(Job(id="big", nodes=4, walltime=1e5, submitted=0.0))
-    indices.waiting.add(Job(id="small", nodes=1, walltime=2e5, submitted=1.0))
-    assert decided(indices, ElasticQueue(aging=1e6))[0] == ["small"]
 
 
 def test_in_the_end_nobody_delays_it():
     """It has been first in line for four times the longest walltime, 100 s."""
-    late = Job(id="late", nodes=4, walltime=10.0, submitted=0.0)
-    since = DueTimes(50.0, 4).due(late)
-    for now, starts in ((since + 400.0, ["short"]), (since + 399.0, ["long", "short"])):
+    for now, starts in ((450.0, ["short"]), (449.0, ["long", "short"])):
         indices = machine(4, (1, 100.0), now=400.0)
         indices.waiting.rerank(ElasticQueue(aging=0.0))
         wait(indices, ("recent", 1, 100))
         indices.start("recent", 1)
         indices.now = now
-        indices.waiting.add(late)
-        for name, walltime in (("long", 501.0 - now), ("short", 500.0 - now)):
-            indices.waiting.add(Job(id=name, nodes=1, walltime=walltime, submitted=49.0))
+        indices.waiting.add(Job(id="late", nodes=4, walltime=1000.0, submitted=0.0))
+        for name, walltime in (("long", 51.0), ("short", 50.0)):
+            indices.waiting.add(Job(id=name, nodes=1, walltime=walltime, submitted=now - 1.0))
         found = decided(indices, ElasticQueue(patience=50.0, aging=0.0))[0]
         assert sorted(found) == sorted(starts)
 

@@ -10,9 +10,8 @@ from small_machine import machine, wait
 from dask_hpc import Policy, simulate
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.model.speedup import Linear
 from dask_hpc.simulator import Arrival
-from dask_hpc.strategies.malleability.precedence import FIRM, LENIENCY, DueTimes, Precedence
+from dask_hpc.strategies.malleability.precedence import FIRM, Precedence
 from dask_hpc.strategies.queue.profile import shadow_time
 
 
@@ -22,12 +21,8 @@ def waiting_for(indices, nodes, submitted, name="late", walltime=1000.0):
     return job
 
 
-#: nothing is due later for its work
-AT_ONCE = DueTimes(10.0, 10**300)
-
-
-def precedence(indices, late, times=AT_ONCE):
-    found = Precedence(Snapshot(indices), times)
+def precedence(indices, late, patience=10.0):
+    found = Precedence(Snapshot(indices), patience)
     if late is not None:
         found.hold(late, late.nodes, len(indices.idle))
     return found
@@ -80,30 +75,6 @@ def test_without_anybody_in_front_all_may():
     assert precedence(indices, None).allows(job(2, inf), 2)
 
 
-def test_who_has_much_work_is_due_later():
-    """By as much of what the whole machine would take for it as ``LENIENCY`` says."""
-    wide = Job(id="wide", nodes=8, walltime=100.0, submitted=5.0)
-    sizes = {"nodes": 4, "min_nodes": 2, "max_nodes": 8, "kind": "malleable", "speedup": Linear()}
-    slow = Job(id="slow", walltime=100.0, submitted=5.0, **sizes)
-    times = DueTimes(10.0, 8)
-    assert times.due(wide) == 15.0 + LENIENCY * 100.0
-    assert times.due(slow) == 15.0 + LENIENCY * 50.0
-    assert times.due(Job(id="endless", nodes=1, submitted=5.0)) == inf
-
-
-def test_the_line_is_of_those_who_are_due():
-    """Somebody who was submitted later but is due before has started: all are in time again."""
-    for nodes, window in ((10**300, 50.0), (4, inf)):
-        indices = machine(4, (1, 100.0), now=400.0)
-        late = waiting_for(indices, 4, 0.0, walltime=200.0)
-        waiting_for(indices, 2, 11.0, "small", 100.0)
-        indices.start("small", 2)
-        indices.now = 450.0
-        times = DueTimes(10.0, nodes)
-        assert (times.due(indices.running["small"].job) < times.due(late)) == (nodes == 4)
-        assert precedence(indices, late, times).window == window
-
-
 def test_when_the_end_is():
     """It has been first in line since 10, the longest walltime is 100: until 410 it delays nobody."""
     for now, window in ((409.0, inf), (10.0 + FIRM * 100.0, 90.0)):
@@ -151,11 +122,11 @@ def endless(seed):
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6))
 def test_nobody_waits_for_ever(seed):
-    """It is first in line when it is due; ``FIRM`` walltimes later nobody gets ahead of it."""
+    """It is first in line when it has waited for 200 s; ``FIRM`` walltimes later nobody gets ahead of it."""
     policy = Policy.load("elastic").with_(**{"queue.patience": 200.0})
     jobs = simulate(endless(seed), nodes=8, policy=policy).jobs.set_index("id")
-    over = jobs.loc["wide", "start"] - DueTimes(200.0, 8).due(endless(seed)[101].job)
-    assert (FIRM - 1.0) * 100.0 < over <= FIRM * 100.0 + 100.0
+    waited = jobs.loc["wide", "start"] - 1005.0
+    assert 200.0 + (FIRM - 1.0) * 100.0 < waited <= 200.0 + FIRM * 100.0 + 100.0
 
 
 @settings(max_examples=100, deadline=None)

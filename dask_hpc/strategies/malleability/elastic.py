@@ -15,7 +15,7 @@ from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.units import count_nodes
 from dask_hpc.model.waiting import Hole, Waiting
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left
-from dask_hpc.strategies.malleability.precedence import DueTimes, Precedence
+from dask_hpc.strategies.malleability.precedence import FIRM, Precedence, is_due
 from dask_hpc.strategies.malleability.worth import (
     SURELY,
     Growth,
@@ -28,6 +28,9 @@ from dask_hpc.strategies.malleability.worth import (
 )
 from dask_hpc.strategies.queue.moldable import smallest_size
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
+
+#: of the work of jobs that have waited too long
+ROOT = 0.5
 
 
 class Quiet(NamedTuple):
@@ -64,10 +67,10 @@ class _Elastic:
 
     The work of a job of one size counts ``fixed`` times: it goes earlier, and jobs that can fill any gap
     remain for the end. Each second since its submission counts as ``aging`` node-seconds of work that a
-    job no longer has, and each node its user holds as ``fairness`` more. A job that has waited for
-    ``patience``, or longer if it has much work (see ``DueTimes``), starts as soon as it can, on all nodes
-    that running jobs could give; others may overtake it while it cannot, but not for ever: see
-    ``Precedence``.
+    job no longer has, and each node its user holds as ``fairness`` more. Of the jobs that have
+    waited for ``patience`` one starts as soon as it can, on all nodes that running jobs could give: that
+    which has waited longest for its work, see ``late``. Others may overtake it while it cannot, but not for
+    ever: see ``Precedence``.
 
     Jobs without a walltime keep the order of their arrival, after those with one, start on what they ask
     for, and grow only while nobody waits: nothing is known of what anything else would bring.
@@ -114,8 +117,7 @@ class _Elastic:
         ),
     ] = 0.5
     patience: Annotated[
-        float,
-        Parameter("how long a job with little work waits until it goes before all others", unit="s", low=0.0),
+        float, Parameter("how long a job waits until it may go before all others", unit="s", low=0.0)
     ] = 14_400.0
     aging: Annotated[
         float,
@@ -163,16 +165,11 @@ class _Elastic:
         until = min(snapshot.now + self.recheck, self.ask_again(snapshot))
         return Quiet(snapshot.revision, snapshot.waiting.arrivals, until)
 
-    def due_times(self, snapshot: Snapshot) -> DueTimes:
-        """By when each job should have started."""
-        return DueTimes(self.patience, max(snapshot.size, 1))
-
     def ask_again(self, snapshot: Snapshot, memory: Quiet | None = None) -> float:
-        """When the job that is due first will have waited too long, or one may be resized again."""
-        now, again, times = snapshot.now, inf, self.due_times(snapshot)
-        first = snapshot.waiting.first_due(times)
-        if first is not None and times.due(first) > now:
-            again = times.due(first)
+        """When the job that has waited longest will have waited too long, or one may be resized again."""
+        now, again, oldest = snapshot.now, inf, snapshot.waiting.oldest
+        if oldest is not None and oldest.walltime < inf and oldest.submitted + self.patience > now:
+            again = oldest.submitted + self.patience
         if self.dwell:
             rested = (one.resized_at + self.dwell for one in snapshot.running.values())
             again = min(again, min((time for time in rested if time > now), default=inf))
@@ -197,12 +194,36 @@ class _Elastic:
         ]
 
     def late(self, snapshot: Snapshot) -> Job | None:
-        """The job that should have started before all others, if it is time."""
+        """The job that goes before all others, if anybody has waited too long: of those, the one that has
+        waited longest for (the root of) its work; in the end the one that came first.
+
+        If it always were that one, small jobs would wait for days behind a few of the whole machine, one
+        after the other, that would hardly notice if they went before. The ratio of waiting to work is that
+        of highest response ratio next; its root keeps more of the order of arrival, and less wide jobs for
+        the end, when nothing fills the gaps beside them.
+        """
         if self.patience == inf:
             return None
-        times = self.due_times(snapshot)
-        first = snapshot.waiting.first_due(times)
-        return first if first is not None and times.due(first) <= snapshot.now else None
+        now, waiting = snapshot.now, snapshot.waiting
+        oldest = waiting.oldest
+        if oldest is None or now < oldest.submitted + self.patience:
+            return None
+        longest = now - oldest.submitted
+        if longest >= self.patience + FIRM * oldest.walltime and is_due(snapshot, oldest, self.patience):
+            return oldest
+        late, highest, in_order = None, 0.0, self.is_order_of(waiting)
+        for job in waiting.submitted_by(max(now - self.patience, oldest.submitted)):
+            if job.walltime == inf:
+                continue
+            ratio = (now - job.submitted) / work_of(job) ** ROOT
+            if ratio > highest:
+                late, highest = job, ratio
+            if in_order and not waiting.ahead_of(job.id):
+                # nobody behind it has less work
+                least = (self.work(job) + self.aging * (job.submitted - now)) / max(self.fixed, 1.0)
+                if least > 0 and longest <= highest * least**ROOT:
+                    break
+        return late
 
     def _scales(self, snapshot: Snapshot) -> Scales:
         hold, is_full = self.overhead + snapshot.overhead, len(snapshot.waiting) > 0
@@ -242,7 +263,7 @@ class Sharing:
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
-        self.precedence = Precedence(snapshot, wish.due_times(snapshot))
+        self.precedence = Precedence(snapshot, wish.patience)
         self.scales = wish._scales(snapshot)
         self.growth = Growth(snapshot.idle, takers, snapshot.mtct, self.scales)
 

@@ -1,0 +1,85 @@
+"""Which job ``elastic`` puts before all others."""
+
+import random
+from math import inf
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_machine import machine, wait
+
+from dask_hpc.model.job import Job
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies.malleability.elastic import ROOT, ElasticQueue
+from dask_hpc.strategies.malleability.worth import work_of
+from dask_hpc.strategies.queue.fcfs import Fcfs
+
+
+def late(indices, **wish):
+    """The names of those that go before all others, with a queue in order of work and in another one."""
+    found = []
+    for order in (ElasticQueue(**wish), Fcfs()):
+        indices.waiting.rerank(order)
+        found.append(ElasticQueue(**wish).late(Snapshot(indices)))
+    return [job and job.id for job in found]
+
+
+def test_of_those_that_are_late_a_little_work_goes_first():
+    """One has all of the machine for long. The other came later and has waited a quarter as long, for an
+    eighth of the root of that work, or a half."""
+    for walltime, first in ((1e5 / 64, "small"), (1e5 / 4, "big")):
+        indices = machine(4, now=1e5)
+        indices.waiting.add(Job(id="big", nodes=4, walltime=1e5, submitted=0.0))
+        indices.waiting.add(Job(id="small", nodes=4, walltime=walltime, submitted=75_000.0))
+        assert late(indices) == [first] * 2
+        assert late(indices, patience=25_001.0) == ["big"] * 2
+        assert late(indices, patience=1e5 + 1.0) == [None] * 2
+
+
+def test_who_has_no_walltime_is_never_late():
+    indices = machine(4, now=1e6)
+    indices.waiting.add(Job(id="endless", nodes=1, submitted=0.0))
+    assert late(indices) == [None] * 2
+    indices.waiting.add(Job(id="late", nodes=1, walltime=1e5, submitted=1.0))
+    assert late(indices) == ["late"] * 2
+
+
+def test_in_the_end_the_one_that_came_first_goes_first():
+    """It has waited for more than its patience and four of its walltimes, and has been first in line for four
+    of those that run."""
+    for now, first in ((414_402.0, "big"), (414_400.0, "small")):
+        indices = machine(4, (1, 1e4), now=now)
+        indices.waiting.add(Job(id="big", nodes=4, walltime=1e5, submitted=1.0))
+        indices.waiting.add(Job(id="small", nodes=1, walltime=10.0, submitted=2.0))
+        assert late(indices) == [first] * 2
+    wait(indices, ("recent", 1, 100.0))
+    indices.start("recent", 1)
+    indices.now = 430_000.0
+    assert late(indices) == ["small"] * 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers())
+def test_who_is_late_against_looking_at_everybody(seed):
+    """With jobs that were stopped in front, and all that the order depends on."""
+    draw = random.Random(seed)
+    wish = {
+        "fixed": draw.choice([0.5, 1.0, 2.0]),
+        "aging": draw.choice([0.0, 0.05, 10.0]),
+        "patience": draw.choice([0.0, 50.0, 1e3]),
+    }
+    indices = machine(8, now=draw.uniform(100.0, 2e3))
+    for number in range(draw.choice([1, 5, 300])):
+        kind = draw.choice(["rigid", "malleable"])
+        job = Job(
+            id=str(number), nodes=draw.randint(1, 8), kind=kind, walltime=draw.choice([1e3, 1e4, inf]),
+            submitted=draw.uniform(0.0, 100.0) * draw.choice([0.0, 1.0, 1.0]),
+        )  # fmt: skip
+        indices.waiting.add(job, ahead=draw.choice([0, 0, 0, 1]))
+    limit = indices.now - wish["patience"]
+    ratios = {
+        job.id: (indices.now - job.submitted) / work_of(job) ** ROOT
+        for job in indices.waiting
+        if job.submitted <= limit and job.walltime < inf
+    }
+    highest = max(ratios.values(), default=None)
+    assert [ratios.get(name) for name in late(indices, **wish)] == [highest] * 2
