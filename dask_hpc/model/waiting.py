@@ -90,6 +90,14 @@ class Hole:
     spare: int = 0
 
 
+@dataclass(slots=True)
+class Limit:
+    """When jobs must have been submitted. Who finds one makes it earlier if nobody behind it matters who came
+    later."""
+
+    time: float
+
+
 class Waiting:
     """An ordered collection of jobs. Strategies only read it."""
 
@@ -174,13 +182,13 @@ class Waiting:
                     block.measure()
             depth -= len(block.jobs)
 
-    def submitted_by(self, time: float) -> Iterator[Job]:
-        """Those that were submitted by then, in order."""
+    def submitted_by(self, limit: Limit) -> Iterator[Job]:
+        """Those that were submitted by a time, which may get earlier meanwhile, in order."""
         for block in self._blocks:
-            if block.oldest <= time:
+            if block.oldest <= limit.time:
                 in_vain = True
                 for job in block.jobs:
-                    if job.submitted <= time:
+                    if job.submitted <= limit.time:
                         in_vain = False
                         yield job
                 if in_vain and block.loose:

@@ -13,7 +13,7 @@ from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.resizable import Scope
 from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.units import count_nodes
-from dask_hpc.model.waiting import Hole, Waiting
+from dask_hpc.model.waiting import Hole, Limit, Waiting
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left
 from dask_hpc.strategies.malleability.precedence import FIRM, Precedence, is_due
 from dask_hpc.strategies.malleability.worth import (
@@ -208,21 +208,24 @@ class _Elastic:
         oldest = waiting.oldest
         if oldest is None or now < oldest.submitted + self.patience:
             return None
-        longest = now - oldest.submitted
-        if longest >= self.patience + FIRM * oldest.walltime and is_due(snapshot, oldest, self.patience):
+        if now - oldest.submitted >= self.patience + FIRM * oldest.walltime and is_due(
+            snapshot, oldest, self.patience
+        ):
             return oldest
         late, highest, in_order = None, 0.0, self.is_order_of(waiting)
-        for job in waiting.submitted_by(max(now - self.patience, oldest.submitted)):
+        limit = Limit(max(now - self.patience, oldest.submitted))
+        for job in waiting.submitted_by(limit):
             if job.walltime == inf:
                 continue
             ratio = (now - job.submitted) / work_of(job) ** ROOT
             if ratio > highest:
                 late, highest = job, ratio
-            if in_order and not waiting.ahead_of(job.id):
-                # nobody behind it has less work
-                least = (self.work(job) + self.aging * (job.submitted - now)) / max(self.fixed, 1.0)
-                if least > 0 and longest <= highest * least**ROOT:
-                    break
+            ahead, rank, _ = waiting.key(job.id)
+            # nobody behind it has less work
+            if in_order and not ahead and (least := rank - self.aging * now) > 0:
+                least /= max(self.fixed, 1.0)
+                if (time := now - highest * least**ROOT) < limit.time:
+                    limit.time = time
         return late
 
     def _scales(self, snapshot: Snapshot) -> Scales:
