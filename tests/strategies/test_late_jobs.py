@@ -11,13 +11,12 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.malleability.elastic import ROOT, ElasticQueue
 from dask_hpc.strategies.malleability.worth import work_of
-from dask_hpc.strategies.queue.fcfs import Fcfs
 
 
 def late(indices, **wish):
     """The names of those that go before all others, with a queue in order of work and in another one."""
     found = []
-    for order in (ElasticQueue(**wish), Fcfs()):
+    for order in (ElasticQueue(**wish), ElasticQueue(fixed=3.0, aging=7.0)):
         indices.waiting.rerank(order)
         found.append(ElasticQueue(**wish).late(Snapshot(indices)))
     return [job and job.id for job in found]
@@ -64,14 +63,14 @@ def test_who_is_late_against_looking_at_everybody(seed):
     draw = random.Random(seed)
     wish = {
         "fixed": draw.choice([0.5, 1.0, 2.0]),
-        "aging": draw.choice([0.0, 0.05, 10.0]),
+        "aging": draw.choice([0.0, 0.05, 10.0, 100.0]),
         "patience": draw.choice([0.0, 50.0, 1e3]),
     }
     indices = machine(8, now=draw.uniform(100.0, 2e3))
-    for number in range(draw.choice([1, 5, 300])):
-        kind = draw.choice(["rigid", "malleable"])
+    for number in range(draw.choice([1, 5, 30, 300])):
+        kind, walltime = draw.choice(["rigid", "malleable"]), draw.choice([10.0, 300.0, 1e4, inf])
         job = Job(
-            id=str(number), nodes=draw.randint(1, 8), kind=kind, walltime=draw.choice([1e3, 1e4, inf]),
+            id=str(number), nodes=draw.randint(1, 8), kind=kind, walltime=walltime,
             submitted=draw.uniform(0.0, 100.0) * draw.choice([0.0, 1.0, 1.0]),
         )  # fmt: skip
         indices.waiting.add(job, ahead=draw.choice([0, 0, 0, 1]))

@@ -208,16 +208,13 @@ class _Elastic:
         oldest = waiting.oldest
         if oldest is None or now < oldest.submitted + self.patience:
             return None
-        if now - oldest.submitted >= self.patience + FIRM * oldest.walltime and is_due(
-            snapshot, oldest, self.patience
-        ):
+        over = now - oldest.submitted - self.patience
+        if over >= FIRM * oldest.walltime and is_due(snapshot, oldest, self.patience):
             return oldest
         late, highest, in_order = None, 0.0, self.is_order_of(waiting)
         limit = Limit(max(now - self.patience, oldest.submitted))
         for job in waiting.submitted_by(limit):
-            if job.walltime == inf:
-                continue
-            ratio = (now - job.submitted) / work_of(job) ** ROOT
+            ratio = (now - job.submitted) / work_of(job) ** ROOT  # 0 without a walltime
             if ratio > highest:
                 late, highest = job, ratio
             ahead, rank, _ = waiting.key(job.id)
