@@ -92,8 +92,8 @@ class Hole:
 
 @dataclass(slots=True)
 class Limit:
-    """When jobs must have been submitted. Who finds one makes it earlier if nobody behind it matters who came
-    later."""
+    """By when jobs must have been submitted. Whoever reads them makes it earlier once nobody matters who
+    came later."""
 
     time: float
 

@@ -66,9 +66,8 @@ def test_who_is_late_against_looking_at_everybody(seed):
         "aging": draw.choice([0.0, 0.05, 10.0, 100.0]),
         "patience": draw.choice([0.0, 50.0, 1e3]),
     }
-    indices = machine(
-        8, (1, 1e9), now=draw.uniform(100.0, 2e3)
-    )  # so that nobody is first in line for too long
+    # so much walltime that nobody has been first in line for too long
+    indices = machine(8, (1, 1e9), now=draw.uniform(100.0, 2e3))
     for number in range(draw.choice([1, 5, 30, 300])):
         kind, walltime = draw.choice(["rigid", "malleable"]), draw.choice([10.0, 300.0, 1e4, inf])
         job = Job(

@@ -29,7 +29,8 @@ from dask_hpc.strategies.malleability.worth import (
 from dask_hpc.strategies.queue.moldable import smallest_size
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
 
-#: of the work of jobs that have waited too long
+#: the power of its work that the wait of a job is held against, if it is too long. From 0.3 to 1 it hardly
+#: matters: 1 to 2 of 112 kinds of workloads of the tuning half lose over 2 % of makespan, none of response
 ROOT = 0.5
 
 
@@ -195,12 +196,13 @@ class _Elastic:
 
     def late(self, snapshot: Snapshot) -> Job | None:
         """The job that goes before all others, if anybody has waited too long: of those, the one that has
-        waited longest for (the root of) its work; in the end the one that came first.
+        waited longest for the root of its work; in the end the one that came first, once it has waited for
+        ``FIRM`` of its own walltimes more and nobody may delay it any more.
 
         If it always were that one, small jobs would wait for days behind a few of the whole machine, one
-        after the other, that would hardly notice if they went before. The ratio of waiting to work is that
-        of highest response ratio next; its root keeps more of the order of arrival, and less wide jobs for
-        the end, when nothing fills the gaps beside them.
+        after the other, that would hardly notice if they went before. Without the root it would be highest
+        response ratio next. Where no job is malleable and the machine is overloaded, makespan pays for it:
+        wide jobs are left for the end, when nothing fills the gaps beside them.
         """
         if self.patience == inf:
             return None

@@ -11,10 +11,8 @@ FIRM = 4.0
 
 
 def is_due(snapshot: Snapshot, job: Job, patience: float) -> bool:
-    """Whether it has been first in line far too long."""
+    """Whether it has been first in line far too long: see ``Precedence``."""
     longest, since = 0.0, job.submitted + patience
-    if snapshot.now < since:
-        return False
     for running in snapshot.running.values():
         if longest < running.job.walltime < inf:
             longest = running.job.walltime
