@@ -146,10 +146,12 @@ class Waiting:
 
     @property
     def oldest(self) -> Job | None:
-        """The job that was submitted first; of several, the one that is first in the order."""
+        """The job with a walltime that was submitted first; of several, the one that comes first in order."""
         ages = self._by_age
         if ages is None or len(ages) > 2 * len(self._keys) + _BLOCK:
-            ages = self._by_age = [(job.submitted, self._keys[job.id], job) for job in self]
+            ages = self._by_age = [
+                (job.submitted, self._keys[job.id], job) for job in self if job.walltime < inf
+            ]
             heapify(ages)
         while ages:
             _, key, job = ages[0]
@@ -233,7 +235,7 @@ class Waiting:
             self._arrivals = arrival + 1
         key = (-ahead, self._order.rank(job), arrival)
         self._keys[job.id] = key
-        if self._by_age is not None:
+        if self._by_age is not None and job.walltime < inf:
             heappush(self._by_age, (job.submitted, key, job))
         lasts = self._lasts
         if not lasts:

@@ -44,9 +44,10 @@ def test_who_has_no_walltime_is_never_late():
 
 def test_in_the_end_the_one_that_came_first_goes_first():
     """It has waited for more than its patience and four of its walltimes, and has been first in line for four
-    of those that run."""
+    of those that run; an older one without a walltime does not count."""
     for now, first in ((414_402.0, "big"), (414_400.0, "small")):
         indices = machine(4, (1, 1e4), now=now)
+        indices.waiting.add(Job(id="endless", nodes=4, submitted=0.5))
         indices.waiting.add(Job(id="big", nodes=4, walltime=1e5, submitted=1.0))
         indices.waiting.add(Job(id="small", nodes=1, walltime=10.0, submitted=2.0))
         assert late(indices) == [first] * 2

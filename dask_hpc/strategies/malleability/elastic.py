@@ -169,7 +169,7 @@ class _Elastic:
     def ask_again(self, snapshot: Snapshot, memory: Quiet | None = None) -> float:
         """When the job that has waited longest will have waited too long, or one may be resized again."""
         now, again, oldest = snapshot.now, inf, snapshot.waiting.oldest
-        if oldest is not None and oldest.walltime < inf and oldest.submitted + self.patience > now:
+        if oldest is not None and oldest.submitted + self.patience > now:
             again = oldest.submitted + self.patience
         if self.dwell:
             rested = (one.resized_at + self.dwell for one in snapshot.running.values())
