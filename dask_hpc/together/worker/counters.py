@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Hashable
 from contextlib import suppress
+from time import sleep
 from typing import Any, NamedTuple
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ _TIMES_AND_GROUP = 0b1011  # time enabled, time running, one read for all
 _USER_ONLY = (1 << 5) | (1 << 6)  # not the kernel's part, nor the hypervisor's: ordinary users may not
 _ATTRIBUTES = 112  # bytes of perf_event_attr that we give; the kernel takes the rest as 0
 _CLOSE_ON_EXEC = 8
+#: seconds, once: some kernels count only the first of a group until its thread has been off its processor
+_GIVE_WAY = 1e-4
 _WRAP = 1 << 64
 _MOST = 2000  # tasks whose counts are kept until somebody asks
 
@@ -77,6 +80,7 @@ class CounterGroup:
         except OSError:
             self.close()
             raise
+        sleep(_GIVE_WAY)
 
     def read(self) -> Reading:
         """Now. Raises ``OSError`` if it cannot be read any more."""
