@@ -24,9 +24,8 @@ class EndedTask(NamedTuple):
     start: float
     stop: float
     output: int
-    #: what it needed, and what of that had to be brought to its worker; None if that is not known any more
+    #: what it needed; None if that is not known any more
     inputs: int | None
-    moved: int | None
 
 
 class TaskLog:
@@ -36,7 +35,7 @@ class TaskLog:
         self._worker = worker
         self._events = worker.state.stimulus_log
         self._seen = time()
-        self._needs: dict[Hashable, tuple[int, int]] = {}
+        self._needs: dict[Hashable, int] = {}
         #: since when nothing is missing in what is read, in the scheduler's clock
         self.complete_since = self.now()
 
@@ -58,16 +57,13 @@ class TaskLog:
         return list(self._ended(reversed(news)))
 
     def _ended(self, events: Iterator[Any]) -> Iterator[EndedTask]:
-        here = self._worker.address
         for event in events:
             what = type(event).__name__
             if what == "ExecuteSuccessEvent":
-                inputs, moved = self._needs.pop(event.key, (None, None))
-                yield EndedTask(event.key, event.start, event.stop, event.nbytes, inputs, moved)
+                inputs = self._needs.pop(event.key, None)
+                yield EndedTask(event.key, event.start, event.stop, event.nbytes, inputs)
             elif what == "ComputeTaskEvent":
-                who_has = event.who_has
-                moved = sum(size for key, size in event.nbytes.items() if here not in who_has.get(key, ()))
-                self._needs[event.key] = sum(event.nbytes.values()), moved
+                self._needs[event.key] = sum(event.nbytes.values())
                 if len(self._needs) > _MOST_WAITING:
                     del self._needs[next(iter(self._needs))]
 

@@ -187,6 +187,8 @@ class _Tasks:
     instructions: float = 0.0
     data: float = 0.0
     busy: float = 0.0
+    #: the baseline, and of how many tasks: asked for more often than it changes
+    base: tuple[int, tuple[float, float, str]] | None = None
 
     def learn(self, seconds: float, company: Mapping[str, float], is_bound: Callable[[str], bool]) -> None:
         self.count += 1
@@ -223,6 +225,11 @@ class _Tasks:
 
     def baseline(self) -> tuple[float, float, str]:
         """Seconds alone, the standard error, and how that is known."""
+        if self.base is None or self.base[0] != self.count:
+            self.base = self.count, self._find_baseline()
+        return self.base[1]
+
+    def _find_baseline(self) -> tuple[float, float, str]:
         for mean, how in (self.alone, "alone"), (self.undisturbed, "no memory-bound neighbours"):
             if round(mean.weight) >= _QUIET:
                 return mean.mean, mean.stderr(self.count), how

@@ -60,6 +60,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.neighbours: Neighbours | None = None
         self._numbers: dict[str, int] = {}
         self._last_task = 0.0
+        self._has_news = False  # since the strategy was asked
         self._is_released = False
         self.policy_changes()
 
@@ -68,7 +69,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         if self.context.is_dry or strategies == self._strategies:
             return
         before, self._strategies = self._strategies, strategies
-        is_off = strategies == (None, None)
+        self._has_news, is_off = True, strategies == (None, None)
         self._observers.set(None if is_off else (together is not None, memory is not None))
         if self.neighbours is not None and together is not None:
             self.neighbours.becomes(together)
@@ -86,7 +87,6 @@ class KindLanes(KeptTasks[KindRow], Service):
         if is_off:
             self._stop()
         else:
-            self.context.watch(self, self.row_of)
             self._look()
 
     def release(self) -> None:
@@ -128,6 +128,7 @@ class KindLanes(KeptTasks[KindRow], Service):
     def graph_arrives(self, tasks: list[Hashable]) -> None:
         if not self._is_on:
             return
+        self._has_news = True
         self._wake()
         kept: dict[str, bool] = {}
         for key in tasks:
@@ -172,6 +173,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         self._numbers.pop(address, None)
         if self.memory is not None:
             self.memory.worker_leaves(address)
+        self._has_news = True
         if self.neighbours is not None:
             self.neighbours.worker_leaves(address)
         if self.by_name:
@@ -231,6 +233,8 @@ class KindLanes(KeptTasks[KindRow], Service):
         """That of a kind; if it is new, with those that are in flight already."""
         row = self.by_name.get(kind)
         if row is None:
+            if not self.by_name:
+                self.context.watch(self, self.row_of)
             row = self.by_name[kind] = KindRow(kind)
             for key, task in compat.in_flight_of(self._scheduler, kind):
                 if self._may_wait_here(key, task):
@@ -269,13 +273,16 @@ class KindLanes(KeptTasks[KindRow], Service):
             self._last_task = now
         if now - self._last_task < _AT_REST * heartbeat:
             self._timer.set(_OFTEN * heartbeat)
+        if not self.by_name:  # each move of each task of the cluster would ask for it
+            self.context.unwatch(self)
         for address, said in compat.metrics(self._scheduler, METRIC):
             self._listen(address, said)
         changed: set[str] = set(self.by_name)
         if self.memory is not None:
             changed.update(self.memory.look())
         if self.neighbours is not None:
-            if not self.context.is_paused:
+            if self._has_news and not self.context.is_paused:
+                self._has_news = False
                 self.neighbours.ask()
             changed |= self.neighbours.limited()
         self._heed(changed)
@@ -286,6 +293,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         if not isinstance(said, Mapping) or self._numbers.get(address) == said["number"]:
             return
         self._numbers[address] = said["number"]
+        self._has_news = True
         if self.memory is not None:
             self._heed(self.memory.hear_heartbeat(address, said["peaks"]))
         if self.neighbours is not None:
