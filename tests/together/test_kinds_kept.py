@@ -243,3 +243,58 @@ def test_what_waits_in_another_queue_is_left_there():
     body.say("a", 6)
     body.submit("a", 10)
     assert {key[1] % 2 for key in body.lanes.row_of} == {1} and len(body.lanes.row_of) == 5
+
+
+def test_moves_of_tasks_are_heard_only_while_some_are_kept():
+    body = KindBody(workers=1)
+    body.say("small", 0)
+    small = body.submit("small", 3)
+    body.look()
+    assert body.watching == [], "each move of each task of the cluster would ask"
+    body.say("a", 6)
+    first = body.submit("a", 5)
+    assert [service for service, _ in body.watching] == [body.lanes]
+    body.say("a", 0)
+    body.look()
+    assert body.watching == [] and not body.lanes.row_of
+    body.say("a", 6)
+    again = body.submit("a", 9)
+    assert [service for service, _ in body.watching] == [body.lanes]
+    body.run_all(lambda: len(body.running("a")) <= 5 or pytest.fail())
+    assert states([*small, *first, *again]) == {"memory": 17}
+
+
+def test_a_strategy_is_asked_when_there_is_news_for_it():
+    body = KindBody("{queue: {strategy: fcfs}, together: {strategy: good-neighbours}}", workers=2)
+    asked, numbers = [], iter(range(1, 9))
+    body.lanes.neighbours.ask = lambda: asked.append(body.time)
+
+    def hear():
+        word = {"number": next(numbers), "since": 0.0, "until": body.time, "tasks": {}, "ended": {}}
+        word |= {"running": {}, "host": {"cpu": "x"}, "counters": None, "why_not": "", "peaks": None}
+        body.scheduler.workers[W0].metrics["dask-hpc-tasks"] = word
+
+    body.submit("a", 4)
+    body.look()
+    assert len(asked) == 1, "a graph"
+    body.look()
+    assert len(asked) == 1, "what was heard before is no news"
+    hear()
+    body.look()
+    body.look()
+    assert len(asked) == 2, "a word"
+    body.is_paused = True
+    hear()
+    body.look()
+    assert len(asked) == 2
+    body.is_paused = False
+    body.look()
+    assert len(asked) == 3, "what came while it was not to be asked"
+    body.leave(W1)
+    body.look()
+    assert len(asked) == 4, "there are fewer nodes"
+    body.policy = Policy.parse(
+        "{queue: {strategy: fcfs}, together: {strategy: good-neighbours, known: 10}}", name="test"
+    )
+    body.lanes.policy_changes()
+    assert len(asked) == 5, "another policy"
