@@ -72,6 +72,11 @@ class Neighbours:
         self._why_not.pop(address, None)
         self.observations.forget_worker(self._context.nodes.node_of(address), address)
 
+    def job_ends(self, job: LiveJob) -> None:
+        """Nothing holds for it any more."""
+        self.limits.pop(job, None)
+        self._memory.pop(job, None)
+
     def limit(self, job: LiveJob | None, kind: str) -> KindLimit | None:
         """What holds for that kind, if anything does."""
         found = self.limits.get(job if job is not None and job.confined else None)

@@ -180,6 +180,11 @@ class KindLanes(KeptTasks[KindRow], Service):
             self._wake()  # what it had is computed again
         self._loosen()
 
+    def job_ends(self, job: LiveJob) -> None:
+        self._has_news = True
+        if self.neighbours is not None:
+            self.neighbours.job_ends(job)
+
     def log_event(self, topic: str, message: Any) -> None:
         if topic == TOPIC and self.memory is not None:
             self._heed(self.memory.hear(message))
