@@ -293,8 +293,16 @@ def test_a_strategy_is_asked_when_there_is_news_for_it():
     body.leave(W1)
     body.look()
     assert len(asked) == 4, "there are fewer nodes"
+    body.join(W1)
+    body.look()
+    assert len(asked) == 5, "and more"
+    job = body.job("j", [W0])
+    body.lanes.neighbours.limits[job] = {}
+    body.lanes.job_ends(job)
+    body.look()
+    assert len(asked) == 6 and job not in body.lanes.neighbours.limits, "a job is over"
     body.policy = Policy.parse(
         "{queue: {strategy: fcfs}, together: {strategy: good-neighbours, known: 10}}", name="test"
     )
     body.lanes.policy_changes()
-    assert len(asked) == 5, "another policy"
+    assert len(asked) == 7, "another policy"

@@ -60,7 +60,8 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.neighbours: Neighbours | None = None
         self._numbers: dict[str, int] = {}
         self._last_task = 0.0
-        self._has_news = False  # since the strategy was asked
+        #: whether anything has changed since the strategy of neighbours was asked
+        self._has_news = False
         self._is_released = False
         self.policy_changes()
 
@@ -69,7 +70,8 @@ class KindLanes(KeptTasks[KindRow], Service):
         if self.context.is_dry or strategies == self._strategies:
             return
         before, self._strategies = self._strategies, strategies
-        self._has_news, is_off = True, strategies == (None, None)
+        self._has_news = True
+        is_off = strategies == (None, None)
         self._observers.set(None if is_off else (together is not None, memory is not None))
         if self.neighbours is not None and together is not None:
             self.neighbours.becomes(together)
@@ -165,15 +167,16 @@ class KindLanes(KeptTasks[KindRow], Service):
             self._scheduler.loop.add_callback(self._heed, news)  # not inside of a transition
 
     def worker_joins(self, address: str) -> None:
+        self._has_news = True
         if self.memory is not None and self.memory.worker_joins():
             self._heed(compat.kinds_left(self._scheduler))
         self._loosen()
 
     def worker_leaves(self, address: str) -> None:
+        self._has_news = True
         self._numbers.pop(address, None)
         if self.memory is not None:
             self.memory.worker_leaves(address)
-        self._has_news = True
         if self.neighbours is not None:
             self.neighbours.worker_leaves(address)
         if self.by_name:
