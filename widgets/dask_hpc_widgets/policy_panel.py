@@ -95,7 +95,8 @@ class PolicyPanel(View):
             },
         )
         super().__init__(source, **traits)
-        self._show()
+        with self._one_at_a_time:  # the source may be heard of already
+            self._show()
 
     @property
     def policy(self) -> Policy:
