@@ -133,17 +133,15 @@ class KindLanes(KeptTasks[KindRow], Service):
         self._has_news = True
         self._wake()
         kept: dict[str, bool] = {}
-        for key in tasks:
+        for key in tasks:  # thousands, of a few kinds that nearly always are left to Dask
             task = compat.find_task(self._scheduler, key)
-            if key in self.row_of or not compat.is_new(task):
-                continue
             kind = compat.prefix(task)
-            if kind not in kept:
-                kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
+            if (is_kept := kept.get(kind)) is None:
+                is_kept = kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
                 said = compat.annotation(task, "mem_class")
                 if said is not None and self.neighbours is not None:
                     self.neighbours.hear_class(kind, said)
-            if kept[kind] and self._may_wait_here(key, task):
+            if is_kept and key not in self.row_of and compat.is_new(task) and self._may_wait_here(key, task):
                 self.keep_back(key, task, self._row(kind))
 
     def _may_wait_here(self, key: Hashable, task: Any) -> bool:
