@@ -23,9 +23,9 @@ def late(indices, **wish):
 
 
 def test_of_those_that_are_late_a_little_work_goes_first():
-    """One has all of the machine for long. The other came later and has waited a quarter as long, for an
-    eighth of the root of that work, or a half."""
-    for walltime, first in ((1e5 / 64, "small"), (1e5 / 4, "big")):
+    """One has all of the machine for long. The other came later and has waited a quarter as long, for
+    less than a fifth of the fourth root of that work, or more than a third."""
+    for walltime, first in ((1e5 / 1024, "small"), (1e5 / 64, "big")):
         indices = machine(4, now=1e5)
         indices.waiting.add(Job(id="big", nodes=4, walltime=1e5, submitted=0.0))
         indices.waiting.add(Job(id="small", nodes=4, walltime=walltime, submitted=75_000.0))
