@@ -189,6 +189,21 @@ def test_what_others_change_is_never_taken_back_unasked(busy, monkeypatch):
     panel.close()
 
 
+def test_what_was_on_its_way_while_something_was_applied_is_old(busy):
+    panel = PolicyPanel(busy)
+    until(lambda: panel.version is not None)
+    before, head = busy.set(), dict(busy.watch.course.head)
+    hear(panel, do="edit", path="queue.depth", value=7)
+    hear(panel, do="apply")
+    panel.take({"head": head, "in_force": before})
+    assert panel.policy.queue.depth == 7 and panel.version == before["version"] + 1
+    assert panel.undo_steps == 1
+    # of a cluster that is managed anew everything is told
+    panel.take({"head": head, "in_force": before, "signs": {}})
+    assert panel.policy.queue.depth == 1_000_000 and panel.version == before["version"]
+    panel.close()
+
+
 def test_theirs_can_be_taken(busy):
     panel = PolicyPanel(busy)
     until(lambda: panel.version is not None)

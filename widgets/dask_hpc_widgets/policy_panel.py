@@ -133,12 +133,14 @@ class PolicyPanel(View):
 
     def take(self, news: Mapping[str, Any]) -> None:
         """Follow what is in force: edits are made to that, whatever others change meanwhile."""
-        head = news.get("head", {})
-        # what was on its way while something was applied is older than the answer
-        if "undo" in head and head.get("version", 0) >= (self.version or 0):
+        # What was on its way while something was applied is older than the answer. A cluster that is managed
+        # anew counts its changes anew, and tells of everything.
+        seen = 0 if "signs" in news else self.version or 0
+        head, told = news.get("head", {}), news.get("in_force", {})
+        if "undo" in head and head.get("version", 0) >= seen:
             self.set_trait("undo_steps", int(head["undo"]))
-        if "in_force" in news:
-            self._follow(news["in_force"])
+        if told and told.get("version", 0) >= seen:
+            self._follow(told)
 
     async def do_choose(self, asked: Mapping[str, Any]) -> str:
         """Edit another ready-made policy, or one of a file below the kernel's folder."""
