@@ -307,7 +307,7 @@ def test_malformed(kind, tmp_path, monkeypatch):
             return CliRunner().invoke(cli, words)
 
     path.write_bytes(gzip.compress(good) if name.endswith(".gz") else good)
-    fine = run()
+    fine = CliRunner().invoke(cli, words)
     assert fine.exit_code in (0, 1), fine.output
     refused, wrong, long = 0, [], 0
     for number, data in enumerate(variants(name, good)):
