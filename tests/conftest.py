@@ -78,15 +78,18 @@ _NOTEBOOK = "tests/test_notebooks.py::test_a_notebook_runs_within_its_time["
 #: what takes longest begins first where tests run beside each other: nobody waits for one file at the end, or
 #: for one test where they are handed out one by one
 _LONGEST = (
+    "tests/test_installed.py",
     *(f"{_NOTEBOOK}{name}]" for name in (
         "4-in-situ", "control-room", "2-malleable-jobs", "5-checkpoint-and-restart", "workloads", "live",
     )),
-    "tests/cli/test_demo_in_situ.py", "tests/cli/test_demo_checkpoint.py", "tests/cli/test_demo.py",
+    "tests/cli/test_demo_in_situ.py", "tests/scenarios/test_s13", "tests/browser/test_lab_command.py",
+    "tests/cli/test_demo_checkpoint.py", "tests/cli/test_demo.py", "tests/browser/test_control_room.py",
     *(f"{_NOTEBOOK}{name}]" for name in (
-        "6-on-slurm", "3-power-corridor", "neighbours", "bridge", "placement", "memory_files", "checkpoint",
-        "forecast", "8-scratch-files", "overhead", "simulator", "redistribute", "elastic",
+        "6-on-slurm", "3-power-corridor", "overhead", "neighbours", "bridge", "placement", "memory_files",
+        "checkpoint", "calm_neighbours", "forecast", "8-scratch-files", "simulator", "redistribute",
+        "elastic",
     )),
-    "tests/test_installed.py", "tests/checkpoint/test_resume.py", "tests/cli/test_run.py",
+    "tests/checkpoint/test_resume.py", "tests/cli/test_run.py",
     "tests/scenarios/test_s01", "tests/planning/test_backtest.py",
     "tests/reproduce/test_colocation_studies.py", "tests/workloads/test_under_change.py",
     "tests/slurm/test_walltime_resume.py", "tests/slurm/test_s06", "tests/slurm/test_slurm_notebook.py",
