@@ -18,8 +18,8 @@ import pytest
 from promises import with_checks
 from test_binder import NOTEBOOK, ROOT, environment
 
-#: the notebook states how long it takes at most
-pytestmark = [pytest.mark.slow, pytest.mark.timed]
+#: the notebook states how long it takes at most; all of these share what was installed
+pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.xdist_group("installed")]
 
 FIRST = Path(NOTEBOOK).name
 MOST = 1.5e9  # bytes; public Binders give one to two gigabytes
