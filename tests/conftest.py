@@ -82,7 +82,7 @@ _LONGEST = (
     *(f"{_NOTEBOOK}{name}]" for name in (
         "4-in-situ", "control-room", "2-malleable-jobs", "5-checkpoint-and-restart", "workloads", "live",
     )),
-    "tests/cli/test_demo_in_situ.py", "tests/scenarios/test_s13", "tests/browser/test_lab_command.py",
+    "tests/cli/test_demo_in_situ.py", "tests/browser/test_lab_command.py",
     "tests/cli/test_demo_checkpoint.py", "tests/cli/test_demo.py", "tests/browser/test_control_room.py",
     *(f"{_NOTEBOOK}{name}]" for name in (
         "6-on-slurm", "3-power-corridor", "overhead", "neighbours", "bridge", "placement", "memory_files",
