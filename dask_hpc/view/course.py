@@ -161,7 +161,7 @@ _SAID = (
 #: what grows all the time is told anew when it is by so much more
 _GROWS, _MORE = ("node_seconds", "energy"), 1.01
 
-_HEAD = ("time", "epoch", "policy", "version", "undo", "state", "errors", "lost", "resizes")
+_HEAD = ("time", "epoch", "began", "policy", "version", "undo", "state", "errors", "lost", "resizes")
 _PARTS = (
     "in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes", "files", "together",
     "marked",

@@ -102,21 +102,6 @@ async def test_looking_costs_little_when_nothing_happens(c, s, *workers):
         await asyncio.sleep(0)
 
 
-@cluster2
-async def test_of_a_cluster_that_is_managed_anew_everything_is_told(c, s, *workers):
-    async with await dask_hpc.manage(c, "fcfs") as m:
-        seen = []
-        end = m.watch.follow(seen.append)
-        await async_poll_for(lambda: len(seen) > 2, 10)
-        assert not any("signs" in new for new in seen[1:])
-        before, count = m.watch.course, len(seen)
-        plugin_of(s).context.began += 1.0
-        await async_poll_for(lambda: m.watch.course is not before and len(seen) > count + 1, 10)
-        (new,) = [new for new in seen[count:] if "signs" in new]
-        assert new["nodes"]["names"] and new["in_force"]["name"] == "fcfs" and "problem" not in new
-        end()
-
-
 @contextmanager
 def scheduler_process(port):
     """A scheduler that can be stopped and killed."""

@@ -198,8 +198,11 @@ def test_what_was_on_its_way_while_something_was_applied_is_old(busy):
     panel.take({"head": head, "in_force": before})
     assert panel.policy.queue.depth == 7 and panel.version == before["version"] + 1
     assert panel.undo_steps == 1
-    # of a cluster that is managed anew everything is told
-    panel.take({"head": head, "in_force": before, "signs": {}})
+    panel.take({"problem": "the scheduler does not answer"})
+    panel.take({"head": head, "in_force": before})
+    assert panel.policy.queue.depth == 7
+    # of a cluster that is managed anew, which counts anew
+    panel.take({"head": head | {"began": head["began"] + 1}, "in_force": before})
     assert panel.policy.queue.depth == 1_000_000 and panel.version == before["version"]
     panel.close()
 

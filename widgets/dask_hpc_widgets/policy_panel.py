@@ -84,6 +84,8 @@ class PolicyPanel(View):
         self._edits: dict[str, Any] = {}
         self._edited = start
         self._is_heard_of = False
+        #: when the management began of which was heard last
+        self._began_at: float | None = None
         self.set_trait("names", Policy.names())
         self.set_trait("summaries", _summaries())
         choices = Policy.choices()
@@ -133,10 +135,12 @@ class PolicyPanel(View):
 
     def take(self, news: Mapping[str, Any]) -> None:
         """Follow what is in force: edits are made to that, whatever others change meanwhile."""
-        # What was on its way while something was applied is older than the answer. A cluster that is managed
-        # anew counts its changes anew, and tells of everything.
-        seen = 0 if "signs" in news else self.version or 0
         head, told = news.get("head", {}), news.get("in_force", {})
+        # What was on its way while something was applied is older than the answer. Where a cluster is managed
+        # anew changes are counted anew.
+        began = head.get("began", self._began_at)
+        seen = (self.version or 0) if began == self._began_at else 0
+        self._began_at = began
         if "undo" in head and head.get("version", 0) >= seen:
             self.set_trait("undo_steps", int(head["undo"]))
         if told and told.get("version", 0) >= seen:

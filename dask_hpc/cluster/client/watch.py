@@ -194,12 +194,9 @@ class Watch:
 
     def _take_in(self, found: dict[str, Any]) -> None:
         is_back, self.problem, self.will_return = bool(self.problem), "", True
-        is_another = not self.course.head
         new = self.course.add(found)
-        if is_back or is_another:
-            new = self.course.whole()
         if is_back:
-            new["problem"] = ""
+            new = self.course.whole() | {"problem": ""}
         for number in list(self._followers):
             self._tell(number, new)
 
