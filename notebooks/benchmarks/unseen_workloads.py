@@ -210,7 +210,7 @@ def main() -> None:
         ours=given.policy,
         jobs=300 if small else 400,
         seeds=2 if small else 40,
-        rigid_seeds=3 if small else 100,
+        rigid_seeds=3 if small else 200,
         skip=given.skip,
         tuning=given.tuning,
         processes=given.processes,

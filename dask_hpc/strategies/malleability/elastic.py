@@ -30,10 +30,10 @@ from dask_hpc.strategies.queue.moldable import smallest_size
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
 
 #: the power of its work that the wait of a job is held against, if it is too long. With rigid jobs on busy
-#: machines (six, 150 seeds of the tuning half each) makespan is 0.9 to 1.7 % above that of malleable EASY
-#: with a quarter, 1.1 to 1.8 % with a half, 1.3 to 2.0 % with 1; and response 8 to 15, 10 to 15, 11 to 15 %
-#: below it
-ROOT = 0.25
+#: machines (six, 150 seeds of the tuning half each) makespan is 0.7 to 1.5 % above that of malleable EASY
+#: with it, 0.9 to 1.7 % with a quarter, 1.1 to 1.8 % with a half, 1.3 to 2.0 % with 1; and response 7 to 12,
+#: 8 to 15, 10 to 15, 11 to 15 % below it. With less, bounded slowdown is lost where there is little to do
+ROOT = 0.15
 
 
 class Quiet(NamedTuple):
@@ -198,11 +198,11 @@ class _Elastic:
 
     def late(self, snapshot: Snapshot) -> Job | None:
         """The job that goes before all others, if anybody has waited too long: of those, the one that has
-        waited longest for the fourth root of its work; in the end the one that came first, once it has
-        waited for ``FIRM`` of its own walltimes more and nobody may delay it any more.
+        waited longest for a small power of its work, ``ROOT``; in the end the one that came first, once it
+        has waited for ``FIRM`` of its own walltimes more and nobody may delay it any more.
 
         If it always were that one, small jobs would wait for days behind a few of the whole machine, one
-        after the other, that would hardly notice if they went before. Without the root it would be highest
+        after the other, that would hardly notice if they went before. With a power of 1 it would be highest
         response ratio next. Where no job is malleable and the machine is overloaded, makespan pays for it:
         wide jobs are left for the end, when nothing fills the gaps beside them.
         """
