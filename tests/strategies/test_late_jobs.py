@@ -23,14 +23,14 @@ def late(indices, **wish):
 
 
 def test_of_those_that_are_late_a_little_work_goes_first():
-    """One has all of the machine for long. The other came later and has waited a quarter as long, for
-    less than a fifth of the fourth root of that work, or more than a third."""
-    for walltime, first in ((1e5 / 1024, "small"), (1e5 / 64, "big")):
+    """One has all of the machine for long. The other came later and has waited half as long, for less than a
+    hundredth of that work, whose power of 0.15 is less than half, or for more."""
+    for walltime, first in ((1e5 / 128, "small"), (1e5 / 64, "big")):
         indices = machine(4, now=1e5)
         indices.waiting.add(Job(id="big", nodes=4, walltime=1e5, submitted=0.0))
-        indices.waiting.add(Job(id="small", nodes=4, walltime=walltime, submitted=75_000.0))
+        indices.waiting.add(Job(id="small", nodes=4, walltime=walltime, submitted=50_000.0))
         assert late(indices) == [first] * 2
-        assert late(indices, patience=25_001.0) == ["big"] * 2
+        assert late(indices, patience=50_001.0) == ["big"] * 2
         assert late(indices, patience=1e5 + 1.0) == [None] * 2
 
 
