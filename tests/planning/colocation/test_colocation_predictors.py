@@ -13,7 +13,7 @@ from dask_hpc.model.interference import CacheCounters, ClassAverages, TaskKind
 from dask_hpc.planning.colocation import network
 from dask_hpc.planning.colocation.features import FEATURES, SETS, columns_of, features, richest_set
 from dask_hpc.planning.colocation.linear import LinearPredictor
-from dask_hpc.planning.colocation.metrics import divided, mpe, nrmse, split_scores
+from dask_hpc.planning.colocation.metrics import divided, mpe, nrmse
 from dask_hpc.planning.colocation.network import NetworkPredictor
 
 CG = TaskKind("cg", 250.0, CacheCounters(16, 40, 1000))
@@ -181,30 +181,6 @@ def test_errors_by_hand():
             wrong()
 
 
-def test_splits_are_the_same_for_all_predictors():
-    rows, values = np.arange(20.0)[:, None], np.arange(20.0) + 1
-    asked = []
-
-    class Mean:
-        def __init__(self, rows, values):
-            asked.append((rows[:, 0].astype(int).tolist(), values.tolist()))
-            self.mean = values.mean()
-
-        def predict(self, rows):
-            return np.full(len(rows), self.mean)
-
-    orders = [np.random.default_rng(seed).permutation(20) for seed in range(3)]
-    scores = split_scores(Mean, rows, values, orders)
-    assert scores == split_scores(Mean, rows, values, orders) and asked[:3] == asked[3:]
-    for (learned, seen), order, score in zip(asked, orders, scores, strict=False):
-        assert learned == order[6:].tolist() and len(learned) == 14
-        mean = np.mean(seen)
-        assert score.mpe_train == pytest.approx(mpe(np.full(14, mean), seen))
-        assert score.mpe_test == pytest.approx(mpe(np.full(6, mean), values[order[:6]]))
-        assert score.nrmse_train == pytest.approx(nrmse(np.full(14, mean), seen))
-        assert score.nrmse_test == pytest.approx(nrmse(np.full(6, mean), values[order[:6]]))
-
-
 def test_both_parts_of_a_split_have_something():
     for count in (2, 3, 10, 100):
         train, test = divided(np.arange(count))
@@ -212,3 +188,13 @@ def test_both_parts_of_a_split_have_something():
     assert len(divided(np.arange(4), 1.0)[0]) == 1
     with pytest.raises(InputError, match="rows: found 1"):
         divided(np.arange(1))
+
+
+def test_a_division_holds_out_a_share_and_leaves_something_to_learn_from():
+    order = np.random.default_rng(0).permutation(20)
+    for share, count in ((0.3, 6), (0.0, 1), (1.0, 19)):
+        learned, held_out = divided(order, share)
+        assert held_out.tolist() == order[:count].tolist() and learned.tolist() == order[count:].tolist()
+    for wrong in (lambda: divided(order[:1]), lambda: divided(order, 1.5)):
+        with pytest.raises(InputError):
+            wrong()
