@@ -167,7 +167,8 @@ def test_errors_in_any_hook_do_no_harm(method):
         def fail(*args):
             raise ZeroDivisionError("on purpose")
 
-        setattr(plugin_of(s).control, method, fail)
+        control = plugin_of(s).control
+        setattr(control.gate if method == "task_moves" else control, method, fail)
         async with Client(s.address, asynchronous=True, set_as_default=False) as other:
             for i in range(6):
                 async with dask_hpc.job("a", nodes=1, client=c):
@@ -296,17 +297,18 @@ def test_manage_an_asynchronous_cluster():
 async def test_passing_error_loses_no_event(c, s, *workers):
     async with await dask_hpc.manage(c) as m:
         control = plugin_of(s).control
-        for name in ("context_closes", "task_moves", "decide"):
-            fine = getattr(control, name)
+        for name in ("context_closes", "task_moves", "has_no_more", "decide"):
+            part = control.gate if name == "task_moves" else control
+            fine = getattr(part, name)
 
-            def fail_once(*args, name=name, fine=fine):
-                setattr(control, name, fine)
+            def fail_once(*args, part=part, name=name, fine=fine):
+                setattr(part, name, fine)
                 raise ZeroDivisionError("once")
 
-            setattr(control, name, fail_once)
+            setattr(part, name, fail_once)
             async with dask_hpc.job(name, nodes=2):
                 assert await c.submit(inc, 1, pure=False) == 2
             await until(s, name, "done")
         status = await m.status()
-        assert status["errors"] == 3 and status["state"] == "on"
+        assert status["errors"] == 4 and status["state"] == "on"
         assert [node["job"] for node in status["nodes"]] == [None, None]

@@ -388,7 +388,8 @@ class Measurements:
 
     def note(self) -> None:
         """What ended since the last decision counts."""
-        worked, self.worked = self.worked, {}
+        worked = tuple(self.worked)
+        self.worked.clear()  # Dask's hook has it, too
         for job in worked:
             if job.state == "running":
                 self._note(job)

@@ -105,24 +105,8 @@ class ControlLoop:
             if not job.unfinished:
                 job.rests_since = self._context.clock()
 
-    def task_moves(
-        self, key: Any, job: LiveJob, start: str, finish: str, startstops: Any = None, nbytes: int = 0
-    ) -> None:
-        """A task of a job changed its state. ``startstops``: when its worker did what for it."""
-        if finish == "memory" and start == "processing" and key not in job.passed:
-            # Nearly always: the gate has no part in it, and calls take longer than what is done in them.
-            if (work := job.unfinished.pop(key, None)) is not None:
-                work.left -= 1
-        else:
-            work = self.gate.task_moves(key, job, start, finish)
-            if finish in compat.UNFINISHED:
-                return
-        if work is not None and startstops and finish == "memory":
-            self.measurements.worked[job] = None
-            if job.performance.add(work, startstops, nbytes):
-                self._context.wake()
-        if job.unfinished:  # of nearly every task this is all that is asked
-            return
+    def has_no_more(self, job: LiveJob) -> None:
+        """Of its tasks, so far, nobody waits for any more."""
         if job.state == "done":
             self.lifecycle.ends_otherwise(job)
             return

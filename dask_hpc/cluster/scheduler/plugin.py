@@ -31,7 +31,8 @@ def _hook(plugin: "HpcPlugin") -> Callable[..., None]:
     variables of its own, and a name for all that Dask says of a task that ends: Python is quicker to find a
     name than to gather what has none."""
     held, tagged, watching, ends = plugin._held, plugin._tagged, plugin._watching, plugin._ends
-    owner, control = plugin._owner, plugin.control
+    owner, control, wake = plugin._owner, plugin.control, plugin.context.wake
+    gate, worked = control.gate, control.measurements.worked
 
     def transition(
         key: Any,
@@ -53,7 +54,20 @@ def _hook(plugin: "HpcPlugin") -> Callable[..., None]:
             plugin._others_hear(key, start, finish, startstops)
         if owner and (start, finish) not in _NO_NEWS and (job := owner.get(key)) is not None:
             try:
-                control.task_moves(key, job, start, finish, startstops, nbytes)
+                # Nearly always: the gate has no part in it, and calls take longer than what is done in them.
+                if finish == "memory" and start == "processing" and key not in job.passed:
+                    if (work := job.unfinished.pop(key, None)) is not None:
+                        work.left -= 1
+                else:
+                    work = gate.task_moves(key, job, start, finish)
+                    if finish in compat.UNFINISHED:
+                        return
+                if work is not None and startstops and finish == "memory":
+                    worked[job] = None
+                    if job.performance.add(work, startstops, nbytes):
+                        wake()
+                if not job.unfinished:
+                    control.has_no_more(job)
             except Exception as error:
                 plugin.hook_failed("transition", error, partial(plugin._look_again, key))
 
