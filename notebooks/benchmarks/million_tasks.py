@@ -407,15 +407,15 @@ def in_jobs(i, jobs, workers):
 
 
 class _Again:
-    """A context that is entered once for many graphs, and never left."""
+    """A context that is entered once for many graphs, and never left; without it, its annotation would go."""
 
     def __init__(self, job):
-        self.job = job
+        self.job, self.is_entered = job, False
 
     def __enter__(self):
-        if self.job is not None:
+        if not self.is_entered:
+            self.is_entered = True
             self.job.__enter__()
-            self.job = None
 
     def __exit__(self, *error):
         pass
@@ -478,7 +478,8 @@ async def cost(kind, workers, tasks, jobs, run, policy):
         gc.collect()
         after = bytes_of_ours(ours.scheduler, ours.plugin)
         after["TaskState.annotations"] = annotated(ours.scheduler) - annotated(plain.scheduler)
-        live = len(ours.scheduler.tasks)
+        live, owned = len(ours.scheduler.tasks), len(ours.plugin.context.owner)
+        assert owned == (0 if kind == "no job" else live), f"{owned} of {live} tasks are in jobs"
         beats = _pairs(plain.fleet.heartbeat, ours.fleet.heartbeat, 5, workers)
         shown = _shown(ours)
         gc.collect()
