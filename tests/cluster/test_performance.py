@@ -245,10 +245,13 @@ class OnDisk:
 async def test_backfilling_has_an_end_to_go_by(c, s, a):
     async with await dask_hpc.manage(c), dask_hpc.job("r", nodes=1):
         plugin = plugin_of(s)
-        first = c.map(produce, range(20), pure=False)
+        first = c.map(blocked, ["begin"] * 20, range(20), pure=False)
         waits = c.map(blocked, ["go"] * 10, range(10), pure=False, priority=-1)
-        await c.gather(first)
         job = await until(s, "r", "running")
+        news = plugin.control.lifecycle.news
+        await async_poll_for(lambda: len(job.unfinished) == 30 and not news.is_set, 10)
+        await Event("begin").set()
+        await c.gather(first)
         # nothing else happens: the evidence itself makes somebody look
         await async_poll_for(lambda: plugin.control.indices.running[job.id].expected_end < inf, 10)
         await Event("go").set()
