@@ -73,6 +73,118 @@ def test_a_limit_is_about_nodes_and_not_workers():
     assert len(body.running("a")) == 3
 
 
+def tell_seconds(body, kind, *seconds):
+    """Tasks of a kind have ended that took so long, one after the other."""
+    starts = range(len(seconds))
+    rows = [[start, start + took, 1, 1, None] for start, took in zip(starts, seconds, strict=True)]
+    word = {
+        "number": kind, "since": 0.0, "until": 99.0, "host": {"cpu": "x", "cores": 2, "limit": 0},
+        "tasks": {kind: rows}, "ended": {}, "running": {}, "counters": None, "why_not": "",
+    }  # fmt: skip
+    body.lanes.neighbours.hear(W0, word)
+    body.scheduler.new_task((kind, "known"), None, "released")
+    body.scheduler.task_prefixes[kind].duration_average = sum(seconds) / len(seconds)
+
+
+def two_limited_kinds(workers=1, seconds=(0.09, 0.11)):
+    body = together(workers=workers, threads=2)
+    for kind in "ab":
+        tell_seconds(body, kind, *seconds)
+    limit(body, KindLimit("a", 1, None, "so"), KindLimit("b", 1, None, "so"))
+    submit_both(body, 10)
+    return body
+
+
+def pass_time(body, seconds):
+    """And nothing else happens than that tasks nearly end."""
+    body.time += seconds
+    body.lanes._some_nearly_end()
+    body.turn()
+
+
+def test_the_next_one_of_a_kind_is_sent_when_one_has_nearly_ended():
+    body = two_limited_kinds()
+    first, *_ = body.running("a")
+    pass_time(body, 0.07)
+    assert len(body.running("a")) == len(body.running("b")) == 1
+    pass_time(body, 0.02)
+    assert len(body.running("a")) == len(body.running("b")) == 2
+    pass_time(body, 0.06)  # it takes longer than usual: no third one
+    assert len(body.running("a")) == 2
+    body.finish(first)
+    (second,) = body.running("a")
+    pass_time(body, 0.03)  # the second one was sent 0.09 s ago, and is not believed to have begun at once
+    assert len(body.running("a")) == 1
+    pass_time(body, 0.02)
+    assert len(body.running("a")) == 2
+    body.finish(second)
+    assert len(body.running("a")) == 1
+    body.run_all()
+    assert not any(one.ending for one in body.lanes.by_name.values())
+    body.look(1.0)
+    assert not body.lanes._ends
+
+
+def test_one_that_takes_no_time_is_not_ended_before_it_has_begun():
+    body = two_limited_kinds(seconds=(0.019, 0.021))
+    pass_time(body, 0.015)
+    assert len(body.running("a")) == len(body.running("b")) == 1
+    pass_time(body, 0.002)
+    assert len(body.running("a")) == len(body.running("b")) == 2
+
+
+def test_of_a_kind_that_takes_now_this_long_and_now_that_none_is_sent_ahead():
+    body = together(workers=1, threads=2)
+    tell_seconds(body, "a", 0.01, 0.01, 0.5, 0.5)
+    tell_seconds(body, "b", 0.1)  # one task tells nothing of others
+    limit(body, KindLimit("a", 1, None, "so"), KindLimit("b", 1, None, "so"))
+    submit_both(body, 10)
+    pass_time(body, 5.0)
+    assert len(body.running("a")) == len(body.running("b")) == 1
+
+
+def test_it_is_sent_where_the_other_one_ends_and_nowhere_else():
+    body = together(workers=2, threads=1)
+    body.nodes.node_of = lambda address: "n"
+    body.nodes.workers = lambda node: [W0, W1]
+    tell_seconds(body, "a", 0.09, 0.11)
+    limit(body, KindLimit("a", 1, 1, "so"), KindLimit("b", 1, 1, "so"))
+    submit_both(body, 10)
+    (first,) = body.running("a")
+    where = first.processing_on.address
+    body.look(0.09)
+    assert len(body.running("a", where)) == len(body.running("a")) == 2
+    assert len(body.running("b")) == 1
+    body.finish(first)
+    assert len(body.running("a", where)) == len(body.running("a")) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_alone_the_next_one_is_sent_ahead_as_well(threads):
+    body = together(workers=1, threads=threads)
+    tell_seconds(body, "a", 0.09, 0.11)
+    limit(body, KindLimit("a", 0, 1, "so"))
+    body.submit("a", 10)
+    assert len(body.running("a")) == 1
+    pass_time(body, 0.09)
+    assert len(body.running("a")) == 2
+    body.run_all(lambda: len(body.running("a")) <= 2 or pytest.fail())
+
+
+def test_who_is_gone_nearly_ends_no_more():
+    body = two_limited_kinds(workers=2)
+    for task in body.running(address=W0):
+        body.finish(task)
+    body.leave(W1)
+    pass_time(body, 0.09)
+    for one in body.lanes.by_name.values():
+        assert all(one.in_flight[key] == address for address, key in one.ending.items())
+        assert one.ending.keys() <= {W0}
+    body.is_on = False
+    body.lanes.release()
+    assert not body.scheduler.loop.later and not body.lanes._ends
+
+
 def test_a_worker_is_given_no_more_than_it_has_threads_although_its_node_may():
     body = together(workers=2, threads=2)
     body.nodes.node_of = lambda address: "n"

@@ -37,6 +37,7 @@ _RECORDS = 3000  # of one node that are kept because something that overlaps the
 _PENDING = 3000
 _RECENT = 256  # durations of a kind
 _SCORED = 1000  # predictions
+_REGULAR = 0.4  # of the mean: a standard deviation of no more
 _MEMORY_BOUND = 1e-4  # misses per instruction (classes I and II)
 _SMALL = 1e-12
 
@@ -464,6 +465,13 @@ class Observations:
         that had just these beside them, if there are some; else linear. Of an unknown kind nothing: 1."""
         found = self._on(cpu).get(kind)
         return found.slowdown(others) if found is not None else Slowdown(1.0, inf, 0.0)
+
+    def is_regular(self, kind: str) -> bool:
+        """Whether its tasks take about as long as each other, whatever ran beside them."""
+        found = self._on(None).get(kind)
+        if found is None or found.count < 2:
+            return False
+        return found.all.variance <= (_REGULAR * found.all.mean) ** 2
 
     def mixes(self, kind: str, cpu: str | None = None) -> Iterator[tuple[dict[str, int], Slowdown]]:
         """Each company that tasks of a kind were seen in: how many of each kind, without the task itself."""

@@ -82,6 +82,11 @@ class Neighbours:
         found = self.limits.get(job if job is not None and job.confined else None)
         return found.get(kind) if found else None
 
+    def usual(self, kind: str) -> float | None:
+        """How long tasks of a kind take now; None if nobody knows, or some take much longer than others."""
+        seconds = compat.average_duration(self._context.scheduler, kind)
+        return seconds if seconds and self.observations.is_regular(kind) else None
+
     def limited(self) -> set[str]:
         """The kinds that somebody's limit is about."""
         return {kind for limits in self.limits.values() for kind in limits}

@@ -29,6 +29,8 @@ class KindRow(TaskRow):
         self.in_flight = {}
         #: how many of them each worker was sent
         self.on: Counter[str] = Counter()
+        #: of each worker, one of these that has nearly ended: the next one is to be there when it has
+        self.ending: dict[str, Hashable] = {}
         #: of jobs with tasks that wait: the workers that had no room when one last looked, and whether what
         #: they lacked was a slot
         self.full: dict[LiveJob | None, dict[str, bool]] = {}
@@ -44,7 +46,16 @@ class KindRow(TaskRow):
         self.on[address] -= 1
         if not self.on[address]:
             del self.on[address]
+        if self.ending.get(address) == key:
+            del self.ending[address]
         return address
+
+    def nearly_ends(self, key: Hashable) -> None:
+        """A task will have ended by the time another one gets there."""
+        address = self.in_flight.get(key)
+        if address is not None:
+            self.ending[address] = key
+            self.loosen([address])
 
     def loosen(self, addresses: Iterable[str] | None = None) -> None:
         """These workers (None: all) may have room."""
@@ -151,8 +162,9 @@ class Openings:
         """Whether one more of the kind may run on the node of that worker: beside others, or alone."""
         nodes, rooms, on = self._turn.nodes, self._turn.rooms, self._row.on
         workers = nodes.workers(nodes.node_of(room.address))
-        here = sum(on[address] for address in workers)
-        if here < limit.beside and on[room.address] < room.threads:
+        ending = room.address in self._row.ending
+        here = sum(on[address] for address in workers) - ending
+        if here < limit.beside and on[room.address] - ending < room.threads:
             return True  # whatever waits for a slot: it comes before that
         if not room.free:
             return False
@@ -161,7 +173,7 @@ class Openings:
         if self._others and busy:
             return False
         threads = sum(found.threads for found in known)
-        return busy < threads and here < (threads if limit.alone is None else max(1, limit.alone))
+        return busy - ending < threads and here < (threads if limit.alone is None else max(1, limit.alone))
 
     def _fits(self, room: compat.WorkerRoom) -> bool:
         memory, rows = self._turn.memory, self._turn.rows

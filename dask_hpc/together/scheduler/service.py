@@ -16,6 +16,8 @@ many on a node as do not slow each other.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -33,6 +35,8 @@ from dask_hpc.together.worker.peaks import TOPIC
 
 _OFTEN = 0.5  # of the time between two heartbeats of a worker: so often it is looked
 _AT_REST = 3  # heartbeats after the last task, what was to be heard of it has been
+_AHEAD = 0.02  # seconds, more than a word to a worker takes: so long before a task ends the next one is sent
+_LEAST = 0.001  # seconds of a timer: what is left by rounding may be less than a clock shows
 
 
 class KindLanes(KeptTasks[KindRow], Service):
@@ -48,6 +52,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         super().__init__(context)
         self._observers = WorkerSetting(context, TaskObserver)
         self._timer = Timer(context, "neighbours", self._look)
+        self._next_end = Timer(context, "tasks that nearly end", self._some_nearly_end)
 
     # its life
 
@@ -59,6 +64,9 @@ class KindLanes(KeptTasks[KindRow], Service):
         self.memory: MemoryRule | None = None
         self.neighbours: Neighbours | None = None
         self._numbers: dict[str, int] = {}
+        #: when tasks will nearly have ended, the first one first
+        self._ends: list[tuple[float, int, Hashable]] = []
+        self._sent = count()
         self._last_task = 0.0
         #: whether anything has changed since the strategy of neighbours was asked
         self._has_news = False
@@ -100,6 +108,8 @@ class KindLanes(KeptTasks[KindRow], Service):
 
     def _stop(self) -> None:
         self._timer.stop()
+        self._next_end.stop()
+        self._ends.clear()
         for row in list(self.by_name.values()):
             self._open(row)
         self.context.unwatch(self)
@@ -111,6 +121,7 @@ class KindLanes(KeptTasks[KindRow], Service):
 
     def cancel(self) -> None:
         self._timer.stop()
+        self._next_end.stop()
         self._observers.cancel()
         if self.memory is not None:
             self.memory.write()
@@ -342,6 +353,8 @@ class KindLanes(KeptTasks[KindRow], Service):
                 done.add(pair)
                 self.queues.wants_look |= not _is_confined(head.job) and head.row.lacks_slot(head.job)
             elif self._send(head, address):
+                if limit is not None:
+                    self._look_at_its_end(head, address)
                 known[pair].was_sent(address)
             else:
                 known[pair].was_refused(address)
@@ -385,6 +398,34 @@ class KindLanes(KeptTasks[KindRow], Service):
             if compat.is_held(task):
                 self._waits(key, task, row)
         return False
+
+    # one task after the other
+
+    def _look_at_its_end(self, head: Head[KindRow], address: str) -> None:
+        """Where so many of a kind may run and no more, a worker would wait for the next one each time: for as
+        long as two words take, which is much of a short task. It is sent when one has nearly ended."""
+        seconds = self.neighbours.usual(head.row.name) if self.neighbours is not None else None
+        if seconds is None:
+            return
+        ahead = min(_AHEAD, seconds / 5)
+        waits = ahead if address in head.row.ending else 0.0  # for the one that has nearly ended
+        end = self.context.clock() + waits + seconds - ahead
+        heappush(self._ends, (end, next(self._sent), head.key))
+        if self._ends[0][0] == end:
+            self._wait_for_an_end()
+
+    def _wait_for_an_end(self) -> None:
+        if self._ends:
+            self._next_end.set(max(self._ends[0][0] - self.context.clock(), _LEAST))
+
+    def _some_nearly_end(self) -> None:
+        now = self.context.clock()
+        while self._ends and self._ends[0][0] <= now:
+            _, _, key = heappop(self._ends)
+            if (row := self.row_of.get(key)) is not None:
+                row.nearly_ends(key)
+        self._wait_for_an_end()
+        self._waves.queue_wakes(None)
 
     # what is shown
 
