@@ -45,6 +45,8 @@ class Neighbours:
         self._why_not: dict[str, str] = {}
         #: what people see of kinds, until more is learned: whoever looks may look often
         self._shown: dict[str, Any] | None = None
+        #: kinds whose tasks take about as long as each other, or not, until more is learned
+        self._regular: dict[str, bool] = {}
 
     def becomes(self, strategy: Any) -> None:
         """Another strategy, or other parameters: what was seen is still so."""
@@ -56,6 +58,7 @@ class Neighbours:
         self._why_not[address] = str(said["why_not"])
         if self.observations.hear(self._context.nodes.node_of(address), address, said):
             self._shown = None
+            self._regular.clear()
 
     def hear_class(self, kind: str, said: Any) -> None:
         """A person says how much a kind uses memory (``dask.annotate(mem_class=...)``)."""
@@ -84,8 +87,9 @@ class Neighbours:
 
     def usual(self, kind: str) -> float | None:
         """How long tasks of a kind take now; None if nobody knows, or some take much longer than others."""
-        seconds = compat.average_duration(self._context.scheduler, kind)
-        return seconds if seconds and self.observations.is_regular(kind) else None
+        if (is_regular := self._regular.get(kind)) is None:
+            is_regular = self._regular[kind] = self.observations.is_regular(kind)
+        return compat.average_duration(self._context.scheduler, kind) if is_regular else None
 
     def limited(self) -> set[str]:
         """The kinds that somebody's limit is about."""

@@ -7,7 +7,8 @@ many on a node as do not slow each other.
    (``memory_rule.py``, the policy's ``memory`` strategy), and that of neighbours (``neighbours.py``, its
    ``together`` strategy). With neither strategy nothing is done and nothing is told.
 3. A task of such a kind waits on the scheduler until a worker that may have it has room, and goes to the one
-   that has most of what it needs. It stays there, as nobody counts with it elsewhere.
+   that has most of what it needs. It stays there, as nobody counts with it elsewhere. A neighbour's place is
+   given away when the task that has it has nearly ended, if such tasks take about as long as each other.
 4. A kind that comes under a rule is taken out of Dask's queue; what was sent before is counted, and runs. One
    that comes under none any more is left to Dask.
 5. Tasks that the user restricted (``workers=``, ``resources=``), actors, those of Dask's shuffles, and what
@@ -35,7 +36,7 @@ from dask_hpc.together.worker.peaks import TOPIC
 
 _OFTEN = 0.5  # of the time between two heartbeats of a worker: so often it is looked
 _AT_REST = 3  # heartbeats after the last task, what was to be heard of it has been
-_AHEAD = 0.02  # seconds, more than a word to a worker takes: so long before a task ends the next one is sent
+_AHEAD = 0.005  # seconds before a task ends when the next one is sent: about what a word to a worker takes
 _LEAST = 0.001  # seconds of a timer: what is left by rounding may be less than a clock shows
 
 
@@ -407,7 +408,7 @@ class KindLanes(KeptTasks[KindRow], Service):
         seconds = self.neighbours.usual(head.row.name) if self.neighbours is not None else None
         if seconds is None:
             return
-        ahead = min(_AHEAD, seconds / 5)
+        ahead = min(_AHEAD, seconds / 10)
         waits = ahead if address in head.row.ending else 0.0  # for the one that has nearly ended
         end = self.context.clock() + waits + seconds - ahead
         heappush(self._ends, (end, next(self._sent), head.key))
