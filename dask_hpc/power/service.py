@@ -212,7 +212,7 @@ class PowerService(Service):
         now, self._planned = self.context.clock(), self.corridor
         steps = () if self._planned is None else self._planned.coming(now, now + seconds)
         self._due = steps[0][0] if steps else now + seconds
-        self._timer.set(max(self._due - now, 0.0))
+        self._timer.set(self._due - now)
 
     def _look(self) -> None:
         context = self.context

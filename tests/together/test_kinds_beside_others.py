@@ -5,6 +5,7 @@ from kind_body import GB, W0, W1, KindBody, limit, row, states, together
 
 from dask_hpc import dask as compat
 from dask_hpc.strategies.together.neighbours_view import KindLimit
+from dask_hpc.together.scheduler.openings import KindRow
 
 
 def submit_both(body, count):
@@ -174,6 +175,16 @@ def test_alone_the_next_one_is_sent_ahead_as_well(threads):
     pass_time(body, 0.097)
     assert len(body.running("a")) == 2
     body.run_all(lambda: len(body.running("a")) <= 2 or pytest.fail())
+
+
+def test_one_that_ends_does_not_end_for_another():
+    one = KindRow("a")
+    for key in 1, 2:
+        one.departs(key, W0)
+    one.nearly_ends(2)
+    assert one.arrives(1) == W0 and one.ending == {W0: 2}
+    one.nearly_ends(1)  # it has ended
+    assert one.arrives(2) == W0 and not one.ending and not one.on
 
 
 def test_who_is_gone_nearly_ends_no_more():

@@ -26,8 +26,6 @@ from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import FAILED, REST, Snapshot
 from dask_hpc.policy import Policy
 
-_LEAST = 0.001  # seconds of a timer: what is left by rounding may be less than a clock shows
-
 
 class ControlLoop:
     """The live body. Its methods say what happened; ``decide`` then does what the policy plans.
@@ -245,7 +243,7 @@ class ControlLoop:
         context = self._context
         again = context.policy.ask_again(context.snapshot(), self.memory)
         if again < inf:
-            self._again.set(max(again - self.indices.now, _LEAST))
+            self._again.set(again - self.indices.now)
         else:
             self._again.stop()
 
@@ -330,7 +328,7 @@ class ControlLoop:
             indices.resting = resting
             indices.revision += 1
         if resting and len(indices.waiting) and (latest := max(resting.values())) + REST > indices.now:
-            self._rest.set(max(latest + REST - indices.now, _LEAST))
+            self._rest.set(latest + REST - indices.now)
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything, once: all tasks run as in plain Dask."""

@@ -33,6 +33,7 @@ Samples = dict[Any, float]
 
 _PATIENCE = 5.0  # seconds that workers have to hear of a setting
 _RECORDED = 200  # decisions that are kept with all they were made from
+_LEAST = 0.001  # seconds of a timer
 
 
 class Guard:
@@ -346,9 +347,10 @@ class Timer:
         return self._handle is not None
 
     def set(self, seconds: float) -> None:
-        """Call in so many seconds, and not when it was said before."""
+        """Call in so many seconds, and not when it was said before. Never at once: what is left by rounding
+        may be less than a clock shows, and who is called too early sets it again and again."""
         self.stop()
-        self._handle = self._context.scheduler.loop.call_later(seconds, self._call)
+        self._handle = self._context.scheduler.loop.call_later(max(seconds, _LEAST), self._call)
 
     def stop(self) -> None:
         """Do not call."""

@@ -37,7 +37,6 @@ from dask_hpc.together.worker.peaks import TOPIC
 _OFTEN = 0.5  # of the time between two heartbeats of a worker: so often it is looked
 _AT_REST = 3  # heartbeats after the last task, what was to be heard of it has been
 _AHEAD = 0.005  # seconds before a task ends when the next one is sent: about what a word to a worker takes
-_LEAST = 0.001  # seconds of a timer: what is left by rounding may be less than a clock shows
 
 
 class KindLanes(KeptTasks[KindRow], Service):
@@ -417,7 +416,7 @@ class KindLanes(KeptTasks[KindRow], Service):
 
     def _wait_for_an_end(self) -> None:
         if self._ends:
-            self._next_end.set(max(self._ends[0][0] - self.context.clock(), _LEAST))
+            self._next_end.set(self._ends[0][0] - self.context.clock())
 
     def _some_nearly_end(self) -> None:
         now = self.context.clock()
