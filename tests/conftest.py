@@ -220,7 +220,7 @@ def seconds_of(own_heap):
 @pytest.fixture
 def slowness():
     """By how much work here took more time of the processor during the test than on a machine that nobody
-    else uses (1.5 at most): for bounds on such time of other processes."""
+    else uses (1.5 at most): for bounds on the time of other processes."""
     yards, is_over = [], Event()
 
     def look():

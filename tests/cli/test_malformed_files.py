@@ -18,7 +18,7 @@ from dask_hpc.cli import cli
 
 ELASTISIM = Path(__file__).parents[1] / "simulator" / "elastisim"
 EACH = 100
-LONG = 4  # seconds of a play
+LONG = 4  # seconds of the processor, of a play
 
 WORKLOAD = """\
 platform:
@@ -257,13 +257,13 @@ def at_most(seconds):
     def ends(*_):
         raise PlaysOn
 
-    before = signal.signal(signal.SIGALRM, ends)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, ends)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def placed(kind, folder):
