@@ -42,12 +42,18 @@ class Turns:
         return perf_counter() - began
 
     def take(
-        self, act: Callable[[], object], policies: Sequence[str | None], rounds: int
+        self,
+        act: Callable[[], object] | Sequence[Callable[[], object]],
+        policies: Sequence[str | None],
+        rounds: int,
     ) -> list[list[float]]:
-        """For each round how long it takes under each of them, in all orders by turns."""
+        """For each round how long it takes under each of them, in all orders by turns; what is done may be
+        another thing for each."""
+        acts = [act] * len(policies) if callable(act) else act
         orders, found = list(permutations(range(len(policies)))), []
         for number in range(rounds):
-            took = {place: self.seconds(policies[place], act) for place in orders[number % len(orders)]}
+            order = orders[number % len(orders)]
+            took = {place: self.seconds(policies[place], acts[place]) for place in order}
             found.append([took[place] for place in range(len(policies))])
         return found
 
