@@ -3,12 +3,13 @@
 import gc
 from collections.abc import Callable, Sequence
 from itertools import permutations
-from math import exp, log, sqrt
+from math import exp, log, nan, sqrt
 from statistics import mean, median, stdev
 from time import perf_counter, sleep
 from typing import Any
 
 from distributed import Client
+from scipy.special import stdtrit
 
 import dask_hpc
 
@@ -59,8 +60,10 @@ class Turns:
 
 
 def ratio_of(logs: Sequence[float]) -> tuple[float, float]:
-    """The geometric mean of ratios with these logarithms, and half of its 95 % interval."""
-    return exp(mean(logs)), 2 * stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else float("nan")
+    """The geometric mean of ratios with these logarithms, and half of its 95 % interval (Student's)."""
+    count = len(logs)
+    half = stdtrit(count - 1, 0.975) * stdev(logs) / sqrt(count) if count > 1 else nan
+    return exp(mean(logs)), float(half)
 
 
 def shown(logs: Sequence[float]) -> str:
