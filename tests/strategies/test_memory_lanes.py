@@ -17,8 +17,8 @@ def worker(limit=10, threads=4, base=0, needed=0, running=0, of_kind=0):
     return WorkerMemory(limit * GB, threads, base * GB, needed * GB, running, of_kind)
 
 
-def kind(peak=None, grown=0.0, seconds=0.0):
-    return KindMemory("k", None if peak is None else peak * GB, grown * GB, seconds)
+def kind(peak=None, grown=0.0, still=0.0):
+    return KindMemory("k", None if peak is None else peak * GB, grown * GB, still)
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_who_is_not_known_begins_with_one_and_counts_for_half():
     assert not LANES.fits(kind(), worker(needed=4.6, running=1))
 
 
-def test_after_a_second_its_growth_counts_twice():
-    judged = kind(grown=1, seconds=1)
+def test_its_growth_counts_twice_after_a_second_without_more_of_it():
+    judged = kind(grown=1, still=1)
     assert LANES.need(judged, worker()) == 2 * GB and not LANES.keeps(judged, worker())
     assert LANES.at_once(judged, worker()) == 4
     assert LANES.fits(judged, worker(needed=6, running=3, of_kind=3))
     assert not LANES.fits(judged, worker(needed=8, running=4, of_kind=4))
-    assert LANES.need(kind(grown=1, seconds=0.99), worker()) == 4.5 * GB
+    assert LANES.need(kind(grown=1, still=0.99), worker()) == 4.5 * GB
     assert MemoryLanes(patience=5).keeps(judged, worker())
 
 

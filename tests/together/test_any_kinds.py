@@ -38,7 +38,7 @@ class AnyKinds(RuleBasedStateMachine):
         kinds = [
             one.name for one in lanes.by_name.values() for where in one.in_flight.values() if where == address
         ]
-        needs = [lanes.memory.peaks.of(kind, self.body.time).peak for kind in kinds]
+        needs = [lanes.memory.peaks.of(kind).peak for kind in kinds]
         known = sum(5 * GB if need is None else need for need in needs)
         assert len(kinds) == 1 or known <= 10 * GB, (kinds, needs)
         job = self.body.owner.get(key)

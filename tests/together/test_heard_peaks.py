@@ -4,6 +4,8 @@ import pytest
 
 from dask_hpc.together.scheduler.peaks import KindPeaks
 
+MB = 1_000_000
+
 
 def said(nbytes, inputs=0, tasks=3):
     return {"bytes": nbytes, "inputs": inputs, "tasks": tasks}
@@ -15,7 +17,7 @@ def peaks():
 
 
 def need(peaks, kind="a"):
-    return peaks.of(kind, 0.0).peak
+    return peaks.of(kind).peak
 
 
 def test_inputs_count(peaks):
@@ -51,19 +53,35 @@ def test_only_what_was_measured_is_remembered(peaks):
     assert {kind for kind, _ in peaks.known()} == {"old", "nobody said", "a", "none yet"}
 
 
+def growth(peaks):
+    known = peaks.of("a")
+    return known.grown / MB, known.still
+
+
 def test_growth_of_what_nobody_knows(peaks):
-    assert peaks.of("a", 5.0) == peaks.of("a", 6.0) and need(peaks) is None
-    peaks.hear_growth({"a": [2.0, 100]}, 10.0)
-    assert (peaks.of("a", 11.0).grown, peaks.of("a", 11.0).seconds) == (100, 3.0)
-    peaks.hear_growth({"a": [1.0, 50]}, 12.0)  # another worker
-    assert (peaks.of("a", 12.0).grown, peaks.of("a", 12.0).seconds) == (100, 4.0)
-    assert peaks.hear_running([["k", "a", 0.0, 300]], 13.0) == ["a"]
-    assert (peaks.of("a", 13.0).grown, peaks.of("a", 13.0).seconds) == (300, 5.0)
-    peaks.hear_growth({"a": [9.0, 10]}, 14.0)
-    assert peaks.of("a", 14.0).seconds == 9.0
+    assert growth(peaks) == (0, 0) and need(peaks) is None
+    peaks.hear_growth({"a": [2.0, 100 * MB]}, 10.0)
+    assert growth(peaks) == (100, 0)  # perhaps just now
+    peaks.hear_growth({"a": [1.0, 50 * MB]}, 12.0)  # another worker
+    assert growth(peaks) == (100, 2)
+    peaks.hear_growth({"a": [5.0, 108 * MB]}, 13.0)  # that is no growth
+    assert growth(peaks) == (108, 3)
+    peaks.hear_growth({"a": [6.0, 116 * MB]}, 14.0)  # but twice that is
+    assert growth(peaks) == (116, 0)
+    assert peaks.hear_running([["k", "a", 0.0, 300 * MB]], 15.0) == ["a"]
+    assert growth(peaks) == (300, 0)
+    peaks.hear_growth({"a": [9.0, 10 * MB]}, 18.0)
+    assert growth(peaks) == (300, 3)
     peaks.hear_kinds("w", {"a": said(7)})
-    peaks.hear_growth({"a": [9.0, 100]}, 14.0)
-    assert need(peaks) == 7 and peaks.of("a", 14.0).grown == 0
+    peaks.hear_growth({"a": [9.0, 100 * MB]}, 19.0)
+    assert need(peaks) == 7 and growth(peaks) == (0, 0)
+
+
+def test_what_needs_next_to_nothing_has_never_grown(peaks):
+    peaks.hear_growth({"a": [2.0, 3 * MB]}, 10.0)
+    assert growth(peaks) == (3, 2)
+    peaks.hear_growth({"a": [2.5, 4 * MB]}, 10.5)
+    assert growth(peaks) == (4, 2.5)
 
 
 def test_one_that_runs_and_has_grown_further_is_heard(peaks):

@@ -49,18 +49,25 @@ def test_nobody_knows_a_kind_and_one_on_each_worker_shows():
     assert not any(task.worker_restrictions for task in tasks)
 
 
-def test_a_long_task_is_judged_by_its_growth():
+def test_a_long_task_is_judged_by_its_growth_once_that_has_stood_still():
     body = KindBody(MEMORY.replace("60", "5"), workers=1)
     body.submit("a", 8)
     assert len(body.running()) == 1
     body.look(60)  # it is not said that it runs: it may wait for what it imports
     assert len(body.running()) == 1
-    growth = {"a": [2.0, 2 * GB]}
-    body.lanes.memory.hear_heartbeat(W0, {"kinds": {}, "growth": growth, "how": "rss"})
-    body.look(2.9)
-    assert len(body.running()) == 1
-    body.look(0.2)
-    assert len(body.running()) == 2  # twice what it has grown to so far, each
+
+    def grows(seconds, nbytes):
+        body.look(seconds)
+        growth = {"a": [body.time, nbytes]}
+        body.lanes.memory.hear_heartbeat(W0, {"kinds": {}, "growth": growth, "how": "rss"})
+        body.look(0)
+        return len(body.running())
+
+    assert [grows(2.0, tenths * GB / 10) for tenths in range(1, 11)] == [1] * 10  # as long as it grows
+    body.look(60)
+    assert len(body.running()) == 1  # nothing is heard of it
+    assert grows(0.0, 2 * GB) == 1 and grows(4.9, 2 * GB) == 1
+    assert grows(0.1, 2 * GB) == 2  # twice what it has grown to, each
 
 
 def test_nobody_says_what_it_needs_and_it_is_left_alone():

@@ -91,9 +91,9 @@ def test_of_what_else_is_there_as_many_count_as_there_are_threads_left():
     (room,) = compat.worker_rooms(body.scheduler, [W0])
     there = {"a": 2, "small": 3, "large": 1, "unknown": 2}
     strategy = body.policy.memory
-    now = memories.now(room, strategy, {"a": 2}, there, "a", 0.0)
+    now = memories.now(room, strategy, {"a": 2}, there, "a")
     assert now.needed == pytest.approx((2 * 3 + 2 + 0.5) * GB) and (now.running, now.of_kind) == (2, 2)
-    now = memories.now(room, strategy, {"a": 1}, there, "large", 0.0)  # one more of it is nobody's of ours
+    now = memories.now(room, strategy, {"a": 1}, there, "large")  # one more of it is nobody's of ours
     assert now.needed == pytest.approx((3 + 3 + 2 + 0.5) * GB) and (now.running, now.of_kind) == (1, 0)
 
 

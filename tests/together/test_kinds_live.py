@@ -72,7 +72,7 @@ async def say(s, worker, kind, gigabytes, tasks=3):
     row = {"bytes": need, "mean": need, "inputs": 0, "result": 0, "tasks": tasks, "how": "alone"}
     worker.log_event(TOPIC, {"worker": worker.address, "number": 1, "kinds": {kind: row}})
     peaks = lanes_of(s).memory.peaks
-    await async_poll_for(lambda: (known := peaks.of(kind, 0).peak) is not None and int(known) == need, 10)
+    await async_poll_for(lambda: (known := peaks.of(kind).peak) is not None and int(known) == need, 10)
 
 
 def sent(s, kind):

@@ -18,13 +18,15 @@ HEAVY = 280_000_000
 _lock, running, most = threading.Lock(), {}, {}
 
 
-def _work(kind, nbytes, seconds):
+def _work(kind, nbytes, *seconds):
     with _lock:
         running[kind] = running.get(kind, 0) + 1
         most[kind] = max(most.get(kind, 0), running[kind])
     try:
-        made = np.ones(nbytes, np.uint8)
-        time.sleep(seconds)
+        made = np.empty(nbytes, np.uint8)
+        for part, rest in zip(np.split(made, len(seconds)), seconds, strict=True):
+            part[:] = 1
+            time.sleep(rest)
         return int(made[-1])
     finally:
         del made
@@ -34,6 +36,11 @@ def _work(kind, nbytes, seconds):
 
 def heavy(i):
     return i * _work("heavy", HEAVY, 0.4)
+
+
+def slow(i):
+    """After the second for which the strategy is patient it has a fifth of its memory."""
+    return i * _work("slow", HEAVY, *[0.4] * 5, *[0.05] * 15)
 
 
 def small(i):
@@ -95,6 +102,13 @@ def test_all_end_and_the_worker_lives_and_the_next_program_knows(forked_workers,
             # from the first task on as many begin at once as fit
             assert client.gather(client.map(heavy, range(6))) == list(range(6))
             assert manager.status()["errors"] == 0 and 1 <= seen(client)["heavy"] <= 2
+
+
+@pytest.mark.slow
+def test_who_fills_its_memory_slowly_is_not_judged_before_it_has(forked_workers):
+    with one_worker() as client, dask_hpc.manage(client, "memory-lanes") as manager:
+        assert client.gather(client.map(slow, range(4))) == list(range(4))
+        assert manager.status()["errors"] == 0 and seen(client)["slow"] <= 2
 
 
 @pytest.mark.slow

@@ -13,8 +13,9 @@ class MemoryLanes(MemoryStrategy):
     """As many tasks at once on a worker as its memory has room for, by what tasks of their kind needed.
 
     A kind of which as many tasks fit as the worker has threads is left alone. One that nobody knows shows
-    what it needs with one task on each worker; if that takes long, by what it has grown to so far. A task
-    that needs more than there is runs alone: it may be lucky, and the worker is Dask's to end.
+    what it needs with one task on each worker; if that takes long, by what it has grown to, once it does not
+    grow any more: what fills its memory for seconds says nothing before. A task that needs more than there is
+    runs alone: it may be lucky, and the worker is Dask's to end.
 
     Dask itself stops a worker from starting tasks when memory is short (at 80 %), which is too late for those
     that run, and ends it at 95 %.
@@ -31,7 +32,7 @@ class MemoryLanes(MemoryStrategy):
     )
     patience: Annotated[
         float,
-        Parameter("after so long a kind that nobody knows is judged by its growth", "s", low=0),
+        Parameter("so long without growth, and a kind that nobody knows is judged by it", "s", low=0),
     ] = 1.0
 
     def need(self, kind: KindMemory, worker: WorkerMemory) -> float:
@@ -65,4 +66,4 @@ class MemoryLanes(MemoryStrategy):
 
     def _is_judged(self, kind: KindMemory) -> bool:
         """Of a kind none of which has ended: whether what it has grown to counts."""
-        return not self.probe or kind.seconds >= self.patience
+        return not self.probe or kind.still >= self.patience

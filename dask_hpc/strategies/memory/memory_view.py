@@ -10,9 +10,10 @@ class KindMemory:
 
     name: str
     peak: float | None = None
-    #: while nobody knows: by how much those that run have grown so far, and for how long the first one runs
+    #: while nobody knows: by how much those that run have grown so far, and for how long they have not grown
+    #: further, as far as anybody has said
     grown: float = 0.0
-    seconds: float = 0.0
+    still: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

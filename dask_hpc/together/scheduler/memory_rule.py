@@ -132,11 +132,11 @@ class MemoryRule:
         of those that are let pass one by one."""
         if not self.memories.is_told(room):
             return True
-        memory = self.memories.now(room, self._strategy, kept, there, kind, self._context.clock())
+        memory = self.memories.now(room, self._strategy, kept, there, kind)
         return self._strategy.fits(self._known(kind), memory)
 
     def _known(self, kind: str) -> KindMemory:
-        return self.peaks.of(kind, self._context.clock())
+        return self.peaks.of(kind)
 
     def tell(self, kinds: Iterable[str]) -> None:
         """What has changed for these since it was told last."""

@@ -8,6 +8,8 @@ from typing import Any
 from dask_hpc.strategies.memory.memory_view import KindMemory
 
 _CLEARED = 3  # tasks that must end after a worker has died with some of their kind
+_GROWS = 1.1  # times what it had grown to before: less is no growth,
+_NOISE = 4 << 20  # nor are so few bytes more
 _MOST = 1000  # kinds, those that were heard of last
 
 
@@ -25,11 +27,15 @@ class HeardPeak:
 
 @dataclass(slots=True)
 class KindGrowth:
-    """Of a kind none of which has ended: by how much those that run have grown, and since when. A worker says
-    so: what was sent may wait there, or for what it imports first."""
+    """Of a kind none of which has ended: by how much those that run have grown. A worker says so: what was
+    sent may wait there, or for what it imports first."""
 
     bytes: float
+    #: since when it has not grown, how far it had grown then, and until when anybody has said so: a worker of
+    #: which nothing is heard may grow
     since: float
+    level: float
+    heard: float
 
 
 class KindPeaks:
@@ -94,7 +100,7 @@ class KindPeaks:
                     known.bytes = float(grown)
                     news.append(kind)
                 continue
-            self._grows(kind, now, float(grown))
+            self._grows(kind, now, now, float(grown))
             news.append(kind)
         return news
 
@@ -102,13 +108,14 @@ class KindPeaks:
         """Of kinds of which none has ended on a worker: for how long one runs, and how far it has grown."""
         for kind, (seconds, grown) in growth.items():
             if kind not in self._heard:
-                self._grows(kind, now - float(seconds), float(grown))
+                self._grows(kind, now - float(seconds), now, float(grown))
 
-    def _grows(self, kind: str, since: float, grown: float) -> None:
-        before = self._growing.pop(kind, None)
-        if before is not None:
-            since, grown = min(before.since, since), max(before.bytes, grown)
-        self._growing[kind] = KindGrowth(grown, since)
+    def _grows(self, kind: str, began: float, now: float, grown: float) -> None:
+        known = self._growing.pop(kind, None) or KindGrowth(0.0, began, 0.0, now)
+        if grown > _GROWS * known.level + _NOISE:
+            known.since, known.level = now, grown
+        known.bytes, known.heard = max(known.bytes, grown), now
+        self._growing[kind] = known
         _keep_newest(self._growing)
 
     def assume(self, kind: str, need: float) -> None:
@@ -126,7 +133,7 @@ class KindPeaks:
         """Whether tasks of that kind have ended, and what is known of them is believed."""
         return kind in self._heard and kind not in self._doubted
 
-    def of(self, kind: str, now: float) -> KindMemory:
+    def of(self, kind: str) -> KindMemory:
         """What is known of it."""
         known = self._heard.get(kind)
         if known is not None and kind not in self._doubted:
@@ -134,7 +141,7 @@ class KindPeaks:
         growing = self._growing.get(kind)
         if growing is None:
             return KindMemory(kind)
-        return KindMemory(kind, None, growing.bytes, now - growing.since)
+        return KindMemory(kind, None, growing.bytes, growing.heard - growing.since)
 
     def measured(self) -> Iterator[tuple[str, HeardPeak]]:
         """Those of which workers have said in this program what their tasks needed."""

@@ -130,7 +130,6 @@ class WorkerMemories:
         kept: Mapping[str, int],
         there: Mapping[str, int],
         kind: str,
-        at: float,
     ) -> WorkerMemory:
         """For a task of that kind. ``there``: how many tasks of each kind it has; ``kept``: of those that are
         let pass one by one. Of the others as many run as it has threads left, at worst those that need
@@ -138,10 +137,10 @@ class WorkerMemories:
         plain, left = self.plain(room), room.threads
         needed = 0.0
         for name, count in kept.items():
-            needed += by.need(self._peaks.of(name, at), plain) * count
+            needed += by.need(self._peaks.of(name), plain) * count
             left -= count
         others = [
-            (by.need(self._peaks.of(name, at), plain), count)
+            (by.need(self._peaks.of(name), plain), count)
             for name, all_of_it in there.items()
             if (count := all_of_it - kept.get(name, 0)) > 0 and self._peaks.is_known(name)
         ]
