@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Any
 
 from dask_hpc.strategies.memory.memory_view import KindMemory
+from dask_hpc.together.worker.peaks import NOISE
 
 _CLEARED = 3  # tasks that must end after a worker has died with some of their kind
-_GROWS = 1.1  # times what it had grown to before: less is no growth,
-_NOISE = 4 << 20  # nor are so few bytes more
+_GROWS = 1.1  # times what it had grown to before: less is no growth
 _MOST = 1000  # kinds, those that were heard of last
 
 
@@ -112,7 +112,7 @@ class KindPeaks:
 
     def _grows(self, kind: str, began: float, now: float, grown: float) -> None:
         known = self._growing.pop(kind, None) or KindGrowth(0.0, began, 0.0, now)
-        if grown > _GROWS * known.level + _NOISE:
+        if grown > _GROWS * known.level + NOISE:
             known.since, known.level = now, grown
         known.bytes, known.heard = max(known.bytes, grown), now
         self._growing[kind] = known

@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 #: the topic of what is told at once
 TOPIC = "dask-hpc-peaks"
+#: bytes; whatever is less is noise
+NOISE = 4 << 20
 _PERIOD = 0.04  # seconds from one look to the next while tasks run
 _TELL_AFTER = 0.1  # seconds from one word of what runs to the next
 _STEP = 0.05  # of the worker's memory limit: less growth is not told
@@ -48,7 +50,6 @@ _FIRST = 3  # tasks of a kind that always are
 _YOUNG = 0.2  # seconds; what runs for less, of a kind that is known, is not looked at meanwhile
 _PATIENCE = 5.0  # seconds until a result that Dask has not got by then is forgotten
 _MOST = 50  # kinds of one heartbeat
-_MUCH = 4 << 20  # bytes; whatever is less is noise
 
 
 class PeakWatch:
@@ -156,7 +157,7 @@ class PeakWatch:
             result, inputs = compat.sizes_of(self._worker, key)
             if finish == "memory":
                 self._landed += result
-                if looked and result - run.level > _MUCH:
+                if looked and result - run.level > NOISE:
                     self._less[key] = int(result - run.level)
             if run.rank < 0 or finish not in ("memory", "error"):
                 return  # nobody has looked, or it was not done
@@ -275,7 +276,7 @@ class PeakWatch:
         if not self._missed:
             left = max(left, most - max(known, self._known))
         runs = [*self._runs.values(), *(run for run, *_ in self._ended.values())]
-        if arrives or known - self._known - self._landed > _MUCH:  # was it taken for growth?
+        if arrives or known - self._known - self._landed > NOISE:  # was it taken for growth?
             for run in runs:
                 run.is_unsure()
         self._known, self._landed, self._missed = known, 0, False
