@@ -211,6 +211,26 @@ async def test_the_policy_is_switched_in_mid_graph(c, s, a, b):
 
 
 @two
+async def test_one_more_of_a_kind_that_was_queued_before_the_rule(c, s, a, b):
+    """A kind that nobody knows is kept back as its next task comes, and those that wait already with it."""
+    async with await dask_hpc.manage(c, "easy-backfill") as manager:
+        futures = [c.submit(marked, "go", i, key=("x", i)) for i in range(20)]
+        await async_poll_for(lambda: len(s.tasks) == 20 and len(s.queued) > 10, 10)
+        flying = set(sent(s, "x"))
+        await manager.set(policy="memory-lanes")
+        futures.append(c.submit(marked, "go", 20, key=("x", 20)))
+        await async_poll_for(lambda: "x" in lanes_of(s).by_name and not s.queued, 10)
+        lane = lanes_of(s).by_name["x"]
+        await async_poll_for(lambda: lane.count_waiting() == 21 - len(flying), 10)
+        assert lane.in_flight.keys() == flying == set(sent(s, "x"))
+        await Event("go").set()
+        assert await c.gather(futures) == list(range(21))
+        assert await executions(c) == list(range(21))
+        del futures
+        await nothing_left(s)
+
+
+@two
 async def test_closed_in_mid_graph(c, s, a, b):
     async with await dask_hpc.manage(c, "memory-lanes"):
         await say(s, a, "x", 60)

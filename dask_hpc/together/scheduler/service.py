@@ -149,6 +149,8 @@ class KindLanes(KeptTasks[KindRow], Service):
             kind = compat.prefix(task)
             if (is_kept := kept.get(kind)) is None:
                 is_kept = kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
+                if is_kept:
+                    self._gather(kind)  # some may have come before this rule
                 said = compat.annotation(task, "mem_class")
                 if said is not None and self.neighbours is not None:
                     self.neighbours.hear_class(kind, said)
