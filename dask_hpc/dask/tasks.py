@@ -22,6 +22,7 @@ GATE = "hpc://waiting"
 
 #: Dask's states of a task that somebody still waits for
 UNFINISHED = frozenset({"waiting", "no-worker", "queued", "processing"})
+_KNOWN = UNFINISHED | {"released", "memory", "erred"}
 
 
 class Wishes(NamedTuple):
@@ -77,11 +78,13 @@ def is_queued(task: Any) -> bool:
     return task.state == "queued"
 
 
-def not_sent(scheduler: Any, name: str) -> list[Any]:
-    """Keys of the tasks of that prefix that no worker was told to compute, and somebody waits for."""
-    if (found := scheduler.task_prefixes.get(name)) is None or not sum(map(found.states.get, _NOT_BEGUN)):
+def of_kind(scheduler: Any, name: str, even_ended: bool = False) -> list[Any]:
+    """Keys of the tasks of that prefix that somebody waits for; ``even_ended``: and of those that may have to
+    be computed again."""
+    states = _KNOWN if even_ended else UNFINISHED
+    if (found := scheduler.task_prefixes.get(name)) is None or not sum(map(found.states.get, states)):
         return []
-    return [key for key, task in scheduler.tasks.items() if task.prefix is found and task.state in _NOT_BEGUN]
+    return [key for key, task in scheduler.tasks.items() if task.prefix is found and task.state in states]
 
 
 def is_unfinished(task: Any) -> bool:

@@ -286,7 +286,7 @@ def test_errors_in_one_line(text, line):
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2)
-async def test_tasks_of_a_kind_that_were_not_sent(c, s, a, b):
+async def test_tasks_of_a_kind(c, s, a, b):
     x = c.submit(bytes, 1000, key="data-0", workers=[a.address])
     await x
     first = [c.submit(blocked, "go", i, key=f"x-{i}") for i in range(8)]
@@ -296,8 +296,11 @@ async def test_tasks_of_a_kind_that_were_not_sent(c, s, a, b):
     )
     await async_poll_for(lambda: "y-0" in s.tasks and s.tasks["x-99"].state == "no-worker", 10)
     there = [key for key, task in s.tasks.items() if task.prefix.name == "x" and task.state != "processing"]
-    assert sorted(compat.not_sent(s, "x")) == sorted(there) and "x-99" in there
-    assert compat.not_sent(s, "y") == ["y-0"] and compat.not_sent(s, "z") == compat.not_sent(s, "data") == []
+    assert sorted(compat.of_kind(s, "x")) == sorted([*(future.key for future in first), "x-99"])
+    assert compat.of_kind(s, "x", even_ended=True) == compat.of_kind(s, "x") and "x-99" in there
+    assert compat.of_kind(s, "y") == ["y-0"] and compat.of_kind(s, "z") == compat.of_kind(s, "data") == []
+    assert compat.of_kind(s, "data", even_ended=True) == ["data-0"]
+    assert compat.of_kind(s, "z", even_ended=True) == []
     tasks = s.tasks
     assert compat.is_held(tasks["x-99"]) and not compat.is_held(tasks["x-0"])
     assert [compat.is_queued(tasks[key]) for key in there] == [tasks[key].state == "queued" for key in there]

@@ -231,6 +231,28 @@ async def test_one_more_of_a_kind_that_was_queued_before_the_rule(c, s, a, b):
 
 
 @two
+async def test_results_from_before_the_rule_are_lost(c, s, a, b):
+    """They are computed again, one by one."""
+    await Event("go").set()
+    futures = [c.submit(marked, "go", i, key=("x", i)) for i in range(8)]
+    await wait(futures)
+    async with await dask_hpc.manage(c, "memory-lanes"):
+        await say(s, a, "x", 60)
+        lane = lanes_of(s).by_name["x"]
+        assert lane.tasks == 8 and not lane.in_flight and not lane.count_waiting()
+        lost = len(a.data)
+        assert lost > 2
+        await Event("go").clear()
+        await lose(a)
+        await async_poll_for(lambda: len(lane.in_flight) == 1 and lane.count_waiting() == lost - 1, 10)
+        assert len(sent(s, "x")) == 1 and not s.queued
+        await Event("go").set()
+        assert await c.gather(futures) == list(range(8))
+        del futures
+        await nothing_left(s)
+
+
+@two
 async def test_closed_in_mid_graph(c, s, a, b):
     async with await dask_hpc.manage(c, "memory-lanes"):
         await say(s, a, "x", 60)

@@ -232,20 +232,26 @@ class KindLanes(KeptTasks[KindRow], Service):
 
     def _gather(self, kind: str) -> None:
         """Tasks of that kind that were not sent are let pass one by one from now on; those that were are
-        counted."""
+        counted. Where it is for memory, that holds for results, too: they go with their worker, and are
+        computed again."""
         if kind in self.by_name:
             return
+        is_for_memory = self.memory is not None and self.memory.keeps(kind)
         queued = []
-        for key in compat.not_sent(self._scheduler, kind):
+        for key in compat.of_kind(self._scheduler, kind, even_ended=is_for_memory):
             task = compat.find_task(self._scheduler, key)
-            if self._may_wait_here(key, task):
-                if (job := self.context.owner.get(key)) is not None:
-                    job.held.pop(key, None)
-                    job.ready.discard(key)
-                self.keep_back(key, task, self._row(kind))
-                self.changes_hands(key, task)
-                if compat.is_queued(task):
-                    queued.append(task)
+            if not self._may_wait_here(key, task):
+                continue
+            row = self._row(kind)
+            if key in row.in_flight:
+                continue
+            if (job := self.context.owner.get(key)) is not None:
+                job.held.pop(key, None)
+                job.ready.discard(key)
+            self.keep_back(key, task, row)
+            self.changes_hands(key, task)
+            if compat.is_queued(task):
+                queued.append(task)
         self._waves.take_out([task.key for task in sorted(queued, key=lambda task: task.priority)])
 
     def _row(self, kind: str) -> KindRow:
