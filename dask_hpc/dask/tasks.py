@@ -3,7 +3,7 @@
 import pickle
 import re
 from ast import literal_eval
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -82,9 +82,25 @@ def of_kind(scheduler: Any, name: str, even_ended: bool = False) -> list[Any]:
     """Keys of the tasks of that prefix that somebody waits for; ``even_ended``: and of those that may have to
     be computed again."""
     states = _KNOWN if even_ended else UNFINISHED
-    if (found := scheduler.task_prefixes.get(name)) is None or not sum(map(found.states.get, states)):
+    if not _count(scheduler, name, states):
         return []
+    found = scheduler.task_prefixes[name]
     return [key for key, task in scheduler.tasks.items() if task.prefix is found and task.state in states]
+
+
+def count_new(scheduler: Any, keys: Iterable[Any]) -> Counter[str]:
+    """How many of these tasks have not been scheduled yet, by their prefix."""
+    return Counter(task.prefix.name for key in keys if is_new(task := scheduler.tasks[key]))
+
+
+def count_of_kind(scheduler: Any, name: str) -> int:
+    """How many tasks of that prefix there are."""
+    return _count(scheduler, name, _KNOWN)
+
+
+def _count(scheduler: Any, name: str, states: frozenset[str]) -> int:
+    found = scheduler.task_prefixes.get(name)
+    return 0 if found is None else sum(map(found.states.get, states))
 
 
 def is_unfinished(task: Any) -> bool:

@@ -301,6 +301,8 @@ async def test_tasks_of_a_kind(c, s, a, b):
     assert compat.of_kind(s, "y") == ["y-0"] and compat.of_kind(s, "z") == compat.of_kind(s, "data") == []
     assert compat.of_kind(s, "data", even_ended=True) == ["data-0"]
     assert compat.of_kind(s, "z", even_ended=True) == []
+    assert [compat.count_of_kind(s, name) for name in ("x", "y", "data", "z")] == [9, 1, 1, 0]
+    assert not compat.count_new(s, s.tasks)
     tasks = s.tasks
     assert compat.is_held(tasks["x-99"]) and not compat.is_held(tasks["x-0"])
     assert [compat.is_queued(tasks[key]) for key in there] == [tasks[key].state == "queued" for key in there]

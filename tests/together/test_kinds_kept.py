@@ -37,6 +37,31 @@ def test_a_kind_that_comes_under_the_rule_is_taken_out_of_the_queue():
 
 
 @pytest.mark.queue
+def test_the_next_one_of_a_kind_takes_along_those_from_before_the_rule():
+    body = KindBody(PLAIN, workers=1)
+    done = body.submit("a", 3)
+    for task in done:
+        body.finish(task)
+    queued = body.submit("a", 20)
+    flying = body.running()
+    assert states(queued)["queued"] == 20 - len(flying)
+    body.policy = Policy.parse(MEMORY, name="test")
+    body.lanes.policy_changes()
+    assert not body.lanes.by_name  # nothing is known of them
+    more = body.submit("a", 1)
+    assert states([*queued, *more]) == {"processing": len(flying), "no-worker": 21 - len(flying)}
+    assert row(body).tasks == 24 and set(row(body).in_flight) == {task.key for task in flying}
+
+
+def test_a_graph_of_new_kinds_alone_makes_nobody_look_at_all_tasks(monkeypatch):
+    body = KindBody()
+    body.submit("a", 3)
+    monkeypatch.setattr(compat, "of_kind", lambda *args, **kwargs: pytest.fail("looks at all"))
+    body.submit("b", 3)
+    assert body.lanes.by_name.keys() == {"a", "b"}
+
+
+@pytest.mark.queue
 def test_out_of_the_queue_in_portions_and_nothing_else_leaves_it_meanwhile(monkeypatch):
     monkeypatch.setattr(waves_module, "_PORTION", 7)
     body = KindBody(workers=1)

@@ -144,13 +144,16 @@ class KindLanes(KeptTasks[KindRow], Service):
         self._has_news = True
         self._wake()
         kept: dict[str, bool] = {}
+        new: Counter[str] | None = None
         for key in tasks:  # thousands, of a few kinds that nearly always are left to Dask
             task = compat.find_task(self._scheduler, key)
             kind = compat.prefix(task)
             if (is_kept := kept.get(kind)) is None:
                 is_kept = kept[kind] = kind in self.by_name or self._is_to_be_kept(kind)
-                if is_kept:
-                    self._gather(kind)  # some may have come before this rule
+                if is_kept and kind not in self.by_name:
+                    new = compat.count_new(self._scheduler, tasks) if new is None else new
+                    if compat.count_of_kind(self._scheduler, kind) > new[kind]:
+                        self._gather(kind)  # some came before this rule
                 said = compat.annotation(task, "mem_class")
                 if said is not None and self.neighbours is not None:
                     self.neighbours.hear_class(kind, said)
