@@ -210,6 +210,7 @@ async def test_the_policy_is_switched_in_mid_graph(c, s, a, b):
         await nothing_left(s)
 
 
+@pytest.mark.queue
 @two
 async def test_one_more_of_a_kind_that_was_queued_before_the_rule(c, s, a, b):
     """A kind that nobody knows is kept back as its next task comes, and those that wait already with it."""
@@ -237,13 +238,13 @@ async def test_results_from_before_the_rule_are_lost(c, s, a, b):
     futures = [c.submit(marked, "go", i, key=("x", i)) for i in range(8)]
     await wait(futures)
     async with await dask_hpc.manage(c, "memory-lanes"):
-        await say(s, a, "x", 60)
+        most_of_it, other = sorted((a, b), key=lambda worker: -len(worker.data))
+        await say(s, other, "x", 60)
         lane = lanes_of(s).by_name["x"]
         assert lane.tasks == 8 and not lane.in_flight and not lane.count_waiting()
-        lost = len(a.data)
-        assert lost > 2
+        lost = len(most_of_it.data)
         await Event("go").clear()
-        await lose(a)
+        await lose(most_of_it)
         await async_poll_for(lambda: len(lane.in_flight) == 1 and lane.count_waiting() == lost - 1, 10)
         assert len(sent(s, "x")) == 1 and not s.queued
         await Event("go").set()

@@ -9,8 +9,8 @@ many on a node as do not slow each other.
 3. A task of such a kind waits on the scheduler until a worker that may have it has room, and goes to the one
    that has most of what it needs. It stays there, as nobody counts with it elsewhere. A neighbour's place is
    given away when the task that has it has nearly ended, if such tasks take about as long as each other.
-4. A kind that comes under a rule is taken out of Dask's queue; what was sent before is counted, and runs. One
-   that comes under none any more is left to Dask.
+4. A kind that comes under a rule is taken out of Dask's queue; what was sent before is counted, and runs; for
+   memory results are of it, too. One that comes under none any more is left to Dask.
 5. Tasks that the user restricted (``workers=``, ``resources=``), actors, those of Dask's shuffles, and what
    waits in another queue, are left alone.
 """
