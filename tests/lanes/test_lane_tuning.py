@@ -17,7 +17,9 @@ from dask_hpc.lanes.scheduler import _MOST, Lane, Lanes
 from dask_hpc.model.job import Job
 from dask_hpc.policy import Policy
 
-wide = gen_cluster(client=True, nthreads=[("", 4)] * 2)
+# Many tasks connect at once, which takes more than the five seconds of Dask's tests where others work too.
+PATIENT = {"distributed.comm.timeouts.connect": "30s"}
+wide = gen_cluster(client=True, nthreads=[("", 4)] * 2, config=PATIENT)
 THREADS = 8
 
 
