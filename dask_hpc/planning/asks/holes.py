@@ -7,6 +7,7 @@ from math import floor, inf
 from dask_hpc.planning.asks.node_sets import PieceMap
 from dask_hpc.planning.asks.queue import QueueView
 from dask_hpc.planning.asks.replay import Replay
+from dask_hpc.planning.asks.shapes import seen_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def holes_of(
     found: list[QueueHole] = []
     for part in view.partitions.values():
         for end, nodes in profile.free_for(pieces.in_partition(part)):
-            seconds = min(end - view.now, part.max_time)
+            seconds = min(seen_end(end, resolution) - view.now, part.max_time)
             whole = seconds if seconds == inf else floor(seconds / resolution) * resolution
             is_more = not found or found[-1].partition != part.name or found[-1].seconds < whole
             nodes = int(min(nodes, part.max_nodes))

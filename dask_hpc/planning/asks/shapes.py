@@ -194,7 +194,7 @@ def fillers(
     left, budget = work.seconds, work.budget
     room = [(part, profile.free_for(replay.pieces.in_partition(part))) for part in _named(view, partitions)]
     ends = [
-        (min(end - view.now - replay.latency, part.max_time), part, name)
+        (min(seen_end(end, resolution) - view.now - replay.latency, part.max_time), part, name)
         for part, holes in room
         if part.min_nodes <= 1
         for name in _qualities(part, qos)
@@ -228,6 +228,12 @@ def fillers(
     return found
 
 
+def seen_end(end: float, resolution: float) -> float:
+    """When a hole is over for the batch system: Slurm plans who waits at whole steps of the clock (its
+    ``bf_resolution``, a minute), from the one before the time that walltimes say."""
+    return end if end == inf else floor(end / resolution) * resolution
+
+
 def _qualities(part: QueuePartition, qos: Sequence[str]) -> list[str]:
     """Those of the named ones that may be named there."""
     return [name for name in qos or ("",) if not (part.qos and name and name not in part.qos)]
@@ -247,7 +253,11 @@ def shapes_of(
     enough = work.overhead + work.seconds  # one unit needs no longer
     for part in _named(view, partitions):
         holes = profile.free_for(replay.pieces.in_partition(part))[-_HOLES - 1 :]
-        cut = [floor((end - view.now) / resolution) * resolution for end, _ in holes if end < inf]
+        cut = [
+            floor((seen_end(end, resolution) - view.now) / resolution) * resolution
+            for end, _ in holes
+            if end < inf
+        ]
         for name in _qualities(part, qos):
             quality = view.qos.get(name, QueueQos(name))
             longest = min(part.max_time, quality.max_time)

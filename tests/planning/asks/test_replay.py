@@ -5,7 +5,7 @@ from math import inf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from queues import HOUR, part, queue
+from queues import HOUR, MINUTE, part, queue
 
 from dask_hpc.planning.asks.holes import QueueHole, free_over_time, holes_of
 from dask_hpc.planning.asks.node_sets import PieceMap
@@ -60,6 +60,8 @@ def test_holes_by_hand():
         QueueHole("large", 3, HOUR, "maintenance begins"),
     ]
     assert holes_of(queue([("r", (0, 1, 2, 3), HOUR)])) == []
+    (hole,) = holes_of(queue([("r", (0,), HOUR)], [("a", 4, HOUR)], now=70.0))  # over at a whole minute
+    assert hole == QueueHole("batch", 3, HOUR - MINUTE, "job a starts")
     assert free_over_time(queue([("r", (0, 1, 2), HOUR)], now=60.0)) == [(0.0, 1), (HOUR, 4)]
     assert holes_of(queue()) == [QueueHole("batch", 4, inf, "")]
 

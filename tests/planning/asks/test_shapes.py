@@ -1,5 +1,6 @@
 """Which shape waits least: by hand, against trying everything, and within all limits."""
 
+from dataclasses import replace
 from itertools import product
 from math import ceil, inf
 
@@ -148,6 +149,15 @@ def test_holes_are_filled_with_the_longest_first():
     found = fillers(replay(view), WantedWork(100 * HOUR, 9, MINUTE, budget=10 * MINUTE))
     assert sum(shape.walltime for shape in found) <= 10 * MINUTE and len(found) >= 2
     assert fillers(replay(view), WantedWork(2 * HOUR, 9, overhead=HOUR)) == [AskShape(4 * HOUR, "batch")]
+
+
+@given(st.integers(0, 300), st.integers(4 * 60, 40 * 60), st.sampled_from([1.0, 30.0]))
+def test_who_fills_a_hole_fits_into_it_when_the_batch_system_looks(now, left, latency):
+    """Slurm begins to plan who waits at the whole minute before the time that walltimes say."""
+    view = queue([("r", (0,), left)], [("a", 2, HOUR)], nodes=2, now=float(now))
+    found = fillers(replace(replay(view), latency=latency), WantedWork(HOUR, 1, 0.0))
+    spare = (now + left) // 60 * 60 - now - latency - found[0].walltime
+    assert len(found) == 1 and 0 <= spare < MINUTE
 
 
 def test_no_hole_is_filled_twice_by_partitions_that_share_it():
