@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import floor, inf
+from math import inf
 
 from dask_hpc.planning.asks.node_sets import PieceMap
 from dask_hpc.planning.asks.queue import QueueView
 from dask_hpc.planning.asks.replay import Replay
-from dask_hpc.planning.asks.shapes import seen_end
+from dask_hpc.planning.asks.shapes import seen_end, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ def holes_of(
     for part in view.partitions.values():
         for end, nodes in profile.free_for(pieces.in_partition(part)):
             seconds = min(seen_end(end, resolution) - view.now, part.max_time)
-            whole = seconds if seconds == inf else floor(seconds / resolution) * resolution
-            is_more = not found or found[-1].partition != part.name or found[-1].seconds < whole
+            seconds = whole(seconds, resolution)
+            is_more = not found or found[-1].partition != part.name or found[-1].seconds < seconds
             nodes = int(min(nodes, part.max_nodes))
-            if whole <= 0 or nodes < part.min_nodes or not is_more:
+            if seconds <= 0 or nodes < part.min_nodes or not is_more:
                 continue
             until = next(_until(view, planned, end, part.max_time), "")
-            found.append(QueueHole(part.name, nodes, whole, until))
+            found.append(QueueHole(part.name, nodes, seconds, until))
     return found
 
 

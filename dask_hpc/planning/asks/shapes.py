@@ -216,7 +216,7 @@ def fillers(
         enough = work.overhead + _SPARE * left / max(1, usable - len(found))
         share = max(budget / max(1, usable - len(found)), min(least, budget))
         step = min(longest, quality.max_time, share, ceil(max(enough, least) / resolution) * resolution)
-        step = floor(step / resolution) * resolution
+        step = whole(step, resolution)
         if step < least:
             continue
         for other, holes in room:
@@ -231,7 +231,12 @@ def fillers(
 def seen_end(end: float, resolution: float) -> float:
     """When a hole is over for the batch system: Slurm plans who waits at whole steps of the clock (its
     ``bf_resolution``, a minute), from the one before the time that walltimes say."""
-    return end if end == inf else floor(end / resolution) * resolution
+    return whole(end, resolution)
+
+
+def whole(seconds: float, resolution: float) -> float:
+    """In whole steps, no more than that."""
+    return seconds if seconds == inf else floor(seconds / resolution) * resolution
 
 
 def _qualities(part: QueuePartition, qos: Sequence[str]) -> list[str]:
@@ -253,17 +258,13 @@ def shapes_of(
     enough = work.overhead + work.seconds  # one unit needs no longer
     for part in _named(view, partitions):
         holes = profile.free_for(replay.pieces.in_partition(part))[-_HOLES - 1 :]
-        cut = [
-            floor((seen_end(end, resolution) - view.now) / resolution) * resolution
-            for end, _ in holes
-            if end < inf
-        ]
+        cut = [whole(seen_end(end, resolution) - view.now, resolution) for end, _ in holes if end < inf]
         for name in _qualities(part, qos):
             quality = view.qos.get(name, QueueQos(name))
             longest = min(part.max_time, quality.max_time)
             steps = {minutes * resolution for minutes in LADDER} | set(cut)
             if longest < inf:
-                steps.add(floor(longest / resolution) * resolution)
+                steps.add(whole(longest, resolution))
             fitting = sorted(step for step in steps if max(work.least, resolution) <= step <= longest)
             # the first that is enough for all, and no longer ones
             useful = fitting[: next((at + 1 for at, step in enumerate(fitting) if step >= enough), None)]

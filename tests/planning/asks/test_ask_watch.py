@@ -36,10 +36,10 @@ def test_no_more_is_asked_for_than_the_work_needs():
     assert AskWatch(LONG).decide(queue(), (), 0, WORK).new == ()
 
 
-@pytest.mark.parametrize("now, lost", [(120.0, 1), (150.0, 1), (100.0, 2)])
-def test_a_hole_is_filled_and_the_rest_is_asked_for_behind_it(now, lost):
+@pytest.mark.parametrize("time, lost", [(120.0, 1), (150.0, 1), (100.0, 2)])
+def test_a_hole_is_filled_and_the_rest_is_asked_for_behind_it(time, lost):
     """It is over at a whole minute of the clock, and Slurm looks half a minute from now."""
-    view = queue([("r", (0, 1), 5 * HOUR)], [("a", 4, HOUR)], now=now)
+    view = queue([("r", (0, 1), 5 * HOUR)], [("a", 4, HOUR)], now=time)
     plan = AskWatch(LONG).decide(view, (), 4, replace(WORK, seconds=50 * HOUR))
     now = [shape for shape, wait in zip(plan.new, plan.expected_new, strict=True) if wait.median == 0]
     assert [shape.walltime for shape in now] == [5 * HOUR - lost * MINUTE] * 2
