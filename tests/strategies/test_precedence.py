@@ -11,7 +11,7 @@ from dask_hpc import Policy, simulate
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.simulator import Arrival
-from dask_hpc.strategies.malleability.precedence import FIRM, Precedence
+from dask_hpc.strategies.malleability.precedence import FIRM, Precedence, is_due
 from dask_hpc.strategies.queue.profile import shadow_time
 
 
@@ -89,12 +89,27 @@ def test_when_the_end_is():
 def test_time_in_line_counts_from_the_last_start_of_an_earlier_one():
     indices = machine(4, (1, 100.0), now=400.0)
     late = waiting_for(indices, 4, 5.0)
-    for name, submitted, window in (("earlier", 4.0, inf), ("later", 6.0, 50.0)):
+    begun = 400.0 + FIRM * 100.0
+    cases = (
+        ("earlier", 4.0, 450.0, inf),
+        ("earlier", 4.0, begun - 1.0, inf),
+        ("earlier", 4.0, begun, 0.0),
+        ("later", 6.0, 450.0, 50.0),
+    )
+    for name, submitted, now, window in cases:
         twin = indices.copy()
         waiting_for(twin, 2, submitted, name, 100.0)
         twin.start(name, 2)
-        twin.now = 450.0
+        twin.now = now
         assert precedence(twin, late).window == window
+
+
+def test_nobody_is_due_who_has_not_waited_long_enough():
+    indices = machine(4, now=9.0)
+    late = waiting_for(indices, 4, 0.0)
+    for now, due in ((9.0, False), (10.0, True)):
+        indices.now = now
+        assert is_due(Snapshot(indices), late, 10.0) is due
 
 
 def test_what_has_no_end_is_not_the_longest():

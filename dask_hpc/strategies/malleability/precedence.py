@@ -12,13 +12,15 @@ FIRM = 4.0
 
 def is_due(snapshot: Snapshot, job: Job, patience: float) -> bool:
     """Whether it has been first in line far too long: see ``Precedence``."""
-    longest, since = 0.0, job.submitted + patience
+    longest, since, now = 0.0, job.submitted + patience, snapshot.now
     for running in snapshot.running.values():
         if longest < running.job.walltime < inf:
             longest = running.job.walltime
         if running.started > since and running.job.submitted < job.submitted:
             since = running.started
-    return snapshot.now - since >= FIRM * longest
+        if now - since < FIRM * longest:  # both only grow
+            return False
+    return now >= since
 
 
 class Precedence:
