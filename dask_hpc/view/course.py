@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from dask_hpc.model.job import is_over, runs
@@ -175,9 +176,10 @@ _NEAR, _NEAR_SHARE = 600.0, 0.1
 
 
 class Course:
-    """Bounded: of everything the newest is remembered."""
+    """Bounded: of everything the newest is remembered. One thread adds to it; any may ask for the whole."""
 
     def __init__(self) -> None:
+        self._one_at_a_time = Lock()
         #: what holds for the whole cluster now: time, policy, state and so on
         self.head: dict[str, Any] = {}
         #: when the management began of which this is the course
@@ -236,6 +238,10 @@ class Course:
 
     def add(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Take in an answer. What is new in it; only ``head`` is there always."""
+        with self._one_at_a_time:
+            return self._take_in(answer)
+
+    def _take_in(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         new: dict[str, Any] = {}
         known = len(self.numbers), len(self.there)
         self._read_story(answer["story"], new)
@@ -269,6 +275,10 @@ class Course:
 
     def whole(self) -> dict[str, Any]:
         """All that is remembered, as one answer of ``add``."""
+        with self._one_at_a_time:
+            return self._remembered()
+
+    def _remembered(self) -> dict[str, Any]:
         before: dict[tuple[float, str, str], list[int]] = {}
         for node, held in self._before.items():
             before.setdefault(held, []).append(self.numbers[node])
@@ -289,7 +299,7 @@ class Course:
             "marks": list(self.marks),
             "story": list(self.story),
             "signs": SIGNS,
-            "order": self.order,
+            "order": dict(self.order),
             "jobs": list(self.jobs.values()),
             "turned": [_brief(job) for job in self.jobs.values()],
             **self.parts,

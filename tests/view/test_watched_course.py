@@ -1,5 +1,8 @@
 """What a reader of the feed remembers is what the story said, however it came in pieces."""
 
+import sys
+from threading import Event, Thread
+
 from hypothesis import given
 from hypothesis import strategies as st
 from test_allotments import ROWS, rows_of
@@ -200,3 +203,33 @@ def test_lost_results_and_failed_jobs_and_no_more_than_a_hundred():
     assert alerts(course.add(feed(3.0, *rows))) == [("lost", None), ("job-failed", "a-1")]
     course.add(feed(4.0, *[(3.0, "lost", "", [], "one")] * 150, first=2))
     assert [row[0] for row in course.whole()["alerts"]] == list(range(52, 152))
+
+
+def test_one_thread_adds_while_another_asks_for_the_whole():
+    """A notebook shows a view as text in a thread, while the watch hears of nodes in another."""
+    course, done, wrong = Course(), Event(), []
+
+    def look():
+        try:
+            while not done.is_set():
+                whole = course.whole()
+                assert present(whole["presence"]) == set(range(len(whole["nodes"]["names"])))
+                assert len(whole["order"]) == len(whole["story"]) // 2
+        except BaseException as error:
+            wrong.append(error)
+
+    reader, every = Thread(target=look), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reader.start()
+    try:
+        for n in range(600):
+            joins = (float(n), "node-joined", "", [f"n{n}"], "")
+            starts = (float(n), "start", f"job{n}", [f"n{n}"], "")
+            course.add(feed(float(n), joins, starts, first=2 * n))
+            if wrong:
+                break
+    finally:
+        done.set()
+        reader.join()
+        sys.setswitchinterval(every)
+    assert not wrong

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Picture, allotmentsCsv } from "../../dask_hpc/view/kit/allotment_map.js";
+import { Picture, allotmentsCsv, paintBands } from "../../dask_hpc/view/kit/allotment_map.js";
 import { queueLine, waitingOf } from "../../dask_hpc/view/kit/shared/queue.js";
 
 const [WIDTH, FLOOR] = [1002, 204]; // 900 pixels of time, four rows of 50
@@ -141,6 +141,35 @@ test("a thousand nodes are bands of jobs, and rows again when some are chosen", 
   found.axis.follow();
   found.select([x(55), y(100)], [x(65), y(400)], WIDTH, FLOOR);
   assert.deepEqual([found.rows[0], found.count], [300, 66], "as many as there is room for");
+});
+
+test("bands have their jobs' colours, whoever is not pointed at is faded, and names lie on them", () => {
+  const found = large();
+  found.add({ head: { time: 100, count: 2 }, changes: [[80, null, [[300, 599]], ""]], jobs: [{ id: "wide", name: "wide", state: "failed" }] });
+  const drawn = (pointed) => {
+    const rows = [];
+    const context = { globalAlpha: 1, fillStyle: "" };
+    context.fillRect = (...place) => rows.push([context.fillStyle, context.globalAlpha, ...place.map(Math.round)]);
+    context.fillText = (text) => rows.push([context.fillStyle, context.globalAlpha, text]);
+    paintBands(found, pointed, context, WIDTH, FLOOR, { idle: "idle" }, found.axis.scale(WIDTH), found.scale(FLOOR));
+    assert.equal(context.globalAlpha, 1);
+    return rows;
+  };
+  const [wide, odd] = ["#0072b2", "#e69f00"];
+  const rows = drawn(null);
+  const widths = (colour, all = rows) => all.filter(([own, , ...place]) => own === colour && place.length === 4).map(([, , , , across]) => across);
+  assert.deepEqual(widths(wide), [360, 270]); // 40 and 30 of 100 seconds, 900 pixels
+  assert.deepEqual(widths(odd), [270, 270, 180]); // it lies on the other, which gets thinner and goes
+  assert.equal(widths("idle").reduce((all, one) => all + one, 0), 900);
+  assert.ok(rows.every(([, alpha]) => alpha === 1));
+  // its end is on its band, which is painted before
+  assert.ok(rows.findIndex(([colour]) => colour === "#d32f2f") > rows.findLastIndex(([colour]) => colour === wide));
+  assert.deepEqual(rows.filter((row) => row.length === 3), [["#ffffff", 1, "wide (failed)"], ["#ffffff", 1, "wide (failed)"]]);
+  assert.deepEqual(drawn(null), rows); // nothing is left of the first time
+  const pointed = drawn("odd");
+  assert.deepEqual(new Set(pointed.filter(([colour]) => colour === wide).map(([, alpha]) => alpha)), new Set([0.25]));
+  assert.deepEqual(new Set(pointed.filter(([colour]) => colour === odd).map(([, alpha]) => alpha)), new Set([1]));
+  assert.equal(pointed.length, rows.length);
 });
 
 test("rows that were chosen lie together, whatever nodes they are", () => {

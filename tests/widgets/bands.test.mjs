@@ -7,7 +7,7 @@ import { Bands } from "../../dask_hpc/view/kit/shared/bands.js";
 
 function swept(bands, from, to, step = 1) {
   const [found, sums] = [[], []];
-  bands.sweep(from, to, step, (one, since, end) => found.push([one.job, since, end, one.below, one.drawn]), (...top) => sums.push(top));
+  bands.sweep(from, to, step, (one, end) => found.push([one.job, one.since, end, one.below, one.drawn]), (...top) => sums.push(top));
   return { found, sums };
 }
 
@@ -63,8 +63,8 @@ test("every second has what a table says, also after some is forgotten", () => {
   const agrees = (from) => {
     const seen = Array.from({ length: 300 }, () => new Map());
     const tops = Array.from({ length: 300 });
-    bands.sweep(from, 300, 1, (one, since, end) => {
-      for (let time = since; time < end; time += 1) seen[time].set(one.job, [one.below, one.drawn]);
+    bands.sweep(from, 300, 1, (one, end) => {
+      for (let time = one.since; time < end; time += 1) seen[time].set(one.job, [one.below, one.drawn]);
     }, (since, end, sum, there) => {
       for (let time = since; time < end; time += 1) tops[time] = [sum, there];
     });

@@ -2,6 +2,7 @@
 
 import json
 from importlib.util import find_spec
+from time import monotonic
 
 import dask_hpc_widgets as widgets
 import pytest
@@ -42,14 +43,15 @@ def test_a_view_is_given_what_was_and_told_what_is_new(busy, name):
 
 def test_who_is_not_heard_yet_is_told_everything_all_the_same(busy, monkeypatch):
     first, watch, sent = widgets.JobsTable(busy), busy.watch, []
-    until(lambda: watch.course.head.get("count", 0) > 6)
-    monkeypatch.setattr(view_module, "_UNREAD", 5)  # what came before a view was there, it need not have read
+    until(lambda: watch.course.head.get("count", 0) > 26)
+    monkeypatch.setattr(view_module, "_UNREAD", 25)  # what came before a view, it need not have read
     monkeypatch.setattr(
         widgets.AllotmentMap, "send", lambda view, content, buffers=None: sent.append(content)
     )
-    view = widgets.AllotmentMap(busy)
+    began, view = monotonic(), widgets.AllotmentMap(busy)
     whole = until(lambda: next((one["whole"] for one in sent if "whole" in one), None))
     assert whole["nodes"]["names"]
+    assert monotonic() - began >= 1  # nearly always it asks before
     view._hear(None, {"do": "looks", "count": 10**9}, [])
     sent.clear()
     until(lambda: len(sent) > 12)  # more than a second

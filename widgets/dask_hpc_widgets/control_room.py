@@ -150,8 +150,8 @@ class ControlRoom(HeadlineDeeds, JobDeeds, NodeDeeds, PowerDeeds, StoryDeeds, Ch
         found: Any = super()._repr_mimebundle_(**kwargs)
         found = dict(found[0] if isinstance(found, tuple) else found or {})  # anywidgets differ
         # a front end without widgets shows these; anywidget would cut the text
-        found["text/plain"] = repr(self)
-        found["text/html"] = f"<pre>{escape(repr(self))}</pre>"
+        found["text/plain"] = words = repr(self)
+        found["text/html"] = f"<pre>{escape(words)}</pre>"
         return found
 
 

@@ -86,9 +86,10 @@ class View(anywidget.AnyWidget):
     #: when a front end was heard last, and how many answers of the watch it had read
     _heard_at = _read = 0.0
     _is_behind = False
-    #: whether a front end has ever been heard; if not, how often everything was told, and when last
+    #: whether a front end has ever been heard; if not, how often everything was told, and when last, or since
+    #: when it could ask: an hour of many nodes costs a page megabytes each time, so it is not told before
     _is_heard = False
-    _told, _told_at = 0, -1.0
+    _told, _told_at = 0, 0.0
 
     def __init__(self, source: Any = None, *, read_only: bool = False, **traits: Any) -> None:
         #: people say things in one thread, news come in another
@@ -103,7 +104,7 @@ class View(anywidget.AnyWidget):
         heard_at_once(self)
         if self._manager is not None:
             self._awaited = self._manager.awaited
-            self._heard_at = monotonic()
+            self._heard_at = self._told_at = monotonic()
             self._read = self._manager.watch.course.head.get("count", 0)
             self._end = self._manager.watch.follow(self._tell, self.parts)
         self.on_msg(self._hear)

@@ -17,6 +17,8 @@ const FORGETS = 10; // seconds between two times that it forgets
 /** Below so many pixels a row is confetti; a column of bands is about so wide. */
 const THIN = 3;
 const COLUMN = 3;
+/** How much is seen of the others where somebody points at a job. */
+const FADED = 0.25;
 /** Of a node that is not as others: its sign, the theme's colour for it and what it is called. */
 const SIGNS = {
   hold: ["\u2016", "ink", "on hold"],
@@ -39,6 +41,7 @@ export class Picture {
   /** Everything comes anew; what people chose to see stays. */
   clear() {
     this.bands = new Bands((job) => this.numbering.of(job));
+    this.pieces = new Pieces();
     this.segments = new Segments((...found) => this.bands.add(...found));
     /** Where a node is there, as a block of its own; null if nobody says. */
     this.there = null;
@@ -360,7 +363,7 @@ function stroke(context, colour, left, top, right, bottom, thick = 1) {
 
 /** How a job looks while another is pointed at. */
 function fade(context, pointed, job) {
-  context.globalAlpha = pointed && pointed !== job ? 0.25 : 1;
+  context.globalAlpha = pointed && pointed !== job ? FADED : 1;
 }
 
 function paintRows(picture, pointed, context, width, floor, theme, x, y) {
@@ -440,33 +443,73 @@ function label(context, text, left, top, wide, high, ink) {
   context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, left + 4, top + high / 2);
 }
 
-function paintBands(picture, pointed, context, width, floor, theme, x, y) {
+/** Bands of jobs, as large as they are seen. */
+export function paintBands(picture, pointed, context, width, floor, theme, x, y) {
   const [from, to] = picture.axis.window;
   const until = Math.min(to, picture.now);
   if (until <= from) return;
   const step = ((to - from) / (width - EDGE.left - EDGE.right)) * COLUMN;
   const one = Math.abs(y(1) - y(0));
-  picture.bands.sweep(from, until, step, (band, since, end) => {
+  const { pieces } = picture;
+  const above = []; // what lies on its piece
+  picture.bands.sweep(from, until, step, (band, end) => {
     // whole pixels: what meets would shimmer
-    const left = Math.round(x(Math.max(from, since)));
+    const left = Math.round(x(Math.max(from, band.since)));
     const wide = Math.round(x(end)) - left;
+    const top = y(band.below + band.drawn);
     const tall = band.drawn * one;
-    fade(context, pointed, band.job);
-    context.fillStyle = colourOf(band.number);
-    context.fillRect(left, y(band.below + band.drawn), wide, tall > 2.5 ? tall - 0.5 : tall);
-    const badly = band.seen === 0 && BADLY[picture.stateOf(band.job)];
-    if (badly) {
-      context.fillStyle = badly;
-      context.fillRect(left + wide - 2, y(band.below + band.drawn), 2, tall);
-    }
-    if (tall >= 12 && wide > 40) label(context, picture.nameOf(band.job), left, y(band.below + band.drawn), wide, tall, inkOn(colourOf(band.number)));
+    const { job, number } = band;
+    pieces.add(colourOf(number), pointed && pointed !== job, left, top, wide, tall > 2.5 ? tall - 0.5 : tall);
+    const badly = band.seen === 0 && BADLY[picture.stateOf(job)];
+    const isNamed = tall >= 12 && wide > 40;
+    if (!badly && !isNamed) return;
+    above.push(() => {
+      fade(context, pointed, job);
+      if (badly) {
+        context.fillStyle = badly;
+        context.fillRect(left + wide - 2, top, 2, tall);
+      }
+      if (isNamed) label(context, picture.nameOf(job), left, top, wide, tall, inkOn(colourOf(number)));
+    });
   }, (since, end, held, there) => {
-    context.globalAlpha = 1;
-    context.fillStyle = theme.idle;
     const left = Math.round(x(Math.max(from, since)));
-    context.fillRect(left, y(there), Math.round(x(end)) - left, Math.max(0, y(held) - y(there)));
+    pieces.add(theme.idle, false, left, y(there), Math.round(x(end)) - left, Math.max(0, y(held) - y(there)));
   });
+  pieces.paint(context);
+  for (const paintIt of above) paintIt();
   context.globalAlpha = 1;
+}
+
+/** Rectangles, painted colour by colour: every change of a canvas's colour leaves something to be collected, and
+ * an hour of bands has a hundred thousand a second. */
+class Pieces {
+  constructor() {
+    /** By colour, of those that are faded and of those that are not: how many numbers, and the numbers. */
+    this.of = { false: new Map(), true: new Map() };
+  }
+
+  add(colour, isFaded, left, top, wide, tall) {
+    const all = this.of[Boolean(isFaded)];
+    let own = all.get(colour);
+    if (own === undefined) all.set(colour, (own = { count: 0, numbers: [] }));
+    own.numbers[own.count++] = left;
+    own.numbers[own.count++] = top;
+    own.numbers[own.count++] = wide;
+    own.numbers[own.count++] = tall;
+  }
+
+  /** All, which are then forgotten; their place is used again. */
+  paint(context) {
+    for (const isFaded of [true, false]) {
+      context.globalAlpha = isFaded ? FADED : 1;
+      for (const [colour, own] of this.of[isFaded]) {
+        const { count, numbers } = own;
+        own.count = 0;
+        if (count) context.fillStyle = colour;
+        for (let i = 0; i < count; i += 4) context.fillRect(numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3]);
+      }
+    }
+  }
 }
 
 function numbers(context, most, floor, theme, y) {

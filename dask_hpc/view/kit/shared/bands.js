@@ -75,8 +75,8 @@ export class Bands {
     return i;
   }
 
-  /** Visit what is held between two times, looked at every so many seconds: visit(one, from, to), where one has
-   * ``drawn`` nodes above ``below`` others; top(from, to, held, there) for all together. */
+  /** Visit what is held between two times, looked at every so many seconds: visit(one, to), where one has
+   * ``drawn`` nodes above ``below`` others, since ``since``; top(from, to, held, there) for all together. */
   sweep(from, to, step, visit, top) {
     const begin = Math.floor(from / step) * step;
     let next = this.rewind(begin);
@@ -101,7 +101,7 @@ export class Bands {
       let left = 0;
       for (const one of this.active) {
         if (one.below !== sum || one.drawn !== one.seen) {
-          if (one.drawn > 0) visit(one, one.since, at);
+          if (one.drawn > 0) visit(one, at);
           one.since = at;
           one.below = sum;
           one.drawn = one.seen;
@@ -114,7 +114,7 @@ export class Bands {
       top(since, at, held, there);
       [held, there, since] = [sum, this.all.seen, at];
     }
-    for (const one of this.active) visit(one, one.since, to);
+    for (const one of this.active) visit(one, to);
     top(since, to, held, there);
   }
 
