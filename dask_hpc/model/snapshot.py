@@ -494,7 +494,7 @@ class Snapshot:
     pickled and replayed.
     """
 
-    __slots__ = ("_idle", "_indices", "corridor", "lacking", "mtct", "nodes", "requests", "running",
+    __slots__ = ("_idle", "_indices", "corridor", "known", "lacking", "mtct", "nodes", "requests", "running",
                  "waiting")  # fmt: skip
 
     #: seconds on the body's clock
@@ -522,6 +522,8 @@ class Snapshot:
         self._indices = indices
         self._idle = indices.idle
         self.corridor = corridor
+        #: what one strategy has worked out, for another that decides next and needs the same: nothing else
+        self.known: Any = None
         #: the nodes by name
         self.nodes: Mapping[str, Node] = indices.nodes
         #: the queue in the policy's order

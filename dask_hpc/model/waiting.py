@@ -6,11 +6,11 @@ cost about the square root of the number of waiting jobs, or less.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
-from math import inf
+from math import exp, floor, inf, log
 from typing import Any, Protocol
 
 from dask_hpc.model.job import Job
@@ -24,10 +24,10 @@ _BLOCK = 64
 
 class _Block:
     """Neighbours in the queue. No job in it asks for fewer than ``nodes``, could use fewer than ``least``,
-    has less than ``walltime``, or was submitted before ``oldest``, and each asks for as much of nodes and
-    walltime as one of the ``corners``, or more."""
+    or has less than ``walltime``, and each asks for as much of nodes and walltime as one of the ``corners``,
+    or more."""
 
-    __slots__ = ("corners", "jobs", "keys", "least", "loose", "nodes", "oldest", "walltime")
+    __slots__ = ("corners", "jobs", "keys", "least", "loose", "nodes", "walltime")
 
     def __init__(self, keys: list[Key], jobs: list[Job]) -> None:
         self.keys = keys
@@ -36,8 +36,7 @@ class _Block:
         #: none if they are not known: somebody who never looks for holes does not pay for them
         self.corners: list[tuple[int, float]] = []
         if len(jobs) == 1:
-            self.nodes, self.walltime = jobs[0].nodes, jobs[0].walltime
-            self.least, self.oldest = jobs[0].min_nodes, jobs[0].submitted
+            self.nodes, self.walltime, self.least = jobs[0].nodes, jobs[0].walltime, jobs[0].min_nodes
         else:
             self.measure()
 
@@ -54,7 +53,6 @@ class _Block:
                 self.walltime = shortest[nodes]
                 self.corners.append((nodes, self.walltime))
         self.least = min(job.min_nodes for job in self.jobs)
-        self.oldest = min(job.submitted for job in self.jobs)
         self.loose = False
 
     def reaches(self, nodes: int, walltime: float) -> bool:
@@ -90,18 +88,60 @@ class Hole:
     spare: int = 0
 
 
-@dataclass(slots=True)
-class Limit:
-    """By when jobs must have been submitted. Whoever reads them makes it earlier once nobody matters who
-    came later."""
+class _Urgent:
+    """Who waits, in groups for whom waiting counts about as much, the oldest of each first: who has waited
+    longest for what that counts is found among few, however many wait."""
 
-    time: float
+    _GROUPS = 12  # for each factor of e between what it counts for two jobs
+
+    def __init__(self, count: Callable[[Job], float], jobs: Iterable[tuple[Key, Job]]) -> None:
+        self.count = count
+        #: by number of the group: when they were submitted, their place, who, and what a second counts
+        self._groups: dict[int, list[tuple[float, Key, Job, float]]] = {}
+        #: what it counts at the most
+        self._most: dict[int, float] = {}
+        #: who it was the last time: mostly still the one
+        self._last: tuple[float, Key, Job, float] | None = None
+        for key, job in jobs:
+            self.add(job, key)
+
+    def add(self, job: Job, key: Key) -> None:
+        if (counts := self.count(job)) > 0:
+            number = self._number(counts)
+            if number not in self._groups:
+                self._groups[number], self._most[number] = [], exp((number + 1.001) / self._GROUPS)
+            insort(self._groups[number], (job.submitted, key, job, counts))
+
+    def remove(self, job: Job, key: Key) -> None:
+        if (counts := self.count(job)) > 0:
+            group = self._groups[self._number(counts)]
+            del group[bisect_left(group, (job.submitted, key))]
+            if self._last is not None and self._last[1] is key:
+                self._last = None
+
+    def first(self, now: float, submitted_by: float) -> Job | None:
+        best, highest, most = self._last, 0.0, self._most
+        if best is not None:
+            highest = (now - best[0]) * best[3] if best[0] <= submitted_by else 0.0
+        for number, group in self._groups.items():
+            most_here = most[number]
+            for one in group:
+                if one[0] > submitted_by or (now - one[0]) * most_here < highest:
+                    break
+                urgency = (now - one[0]) * one[3]
+                if urgency > highest or (urgency == highest > 0 and best is not None and one[1] < best[1]):
+                    best, highest = one, urgency
+        self._last = best
+        return best[2] if best is not None and highest > 0 else None
+
+    def _number(self, counts: float) -> int:
+        return floor(log(counts) * self._GROUPS)
 
 
 class Waiting:
     """An ordered collection of jobs. Strategies only read it."""
 
-    __slots__ = ("_arrivals", "_blocks", "_by_age", "_keys", "_lasts", "_order")
+    __slots__ = ("_arrivals", "_blocks", "_by_age", "_keys", "_lasts", "_order", "_urgent")
 
     def __init__(self, order: Ranking | None = None) -> None:
         self._order: Ranking = order or ByArrival()
@@ -111,6 +151,8 @@ class Waiting:
         self._lasts: list[Key] = []  # the last key of each block
         #: when they were submitted, and some that are gone; made when somebody asks
         self._by_age: list[tuple[float, Key, Job]] | None = None
+        #: the same
+        self._urgent: _Urgent | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -184,17 +226,12 @@ class Waiting:
                     block.measure()
             depth -= len(block.jobs)
 
-    def submitted_by(self, limit: Limit) -> Iterator[Job]:
-        """Those that were submitted by a time, which may get earlier meanwhile, in order."""
-        for block in self._blocks:
-            if block.oldest <= limit.time:
-                in_vain = True
-                for job in block.jobs:
-                    if job.submitted <= limit.time:
-                        in_vain = False
-                        yield job
-                if in_vain and block.loose:
-                    block.measure()
+    def most_urgent(self, count: Callable[[Job], float], now: float, submitted_by: float) -> Job | None:
+        """Of those that were submitted by a time the one whose wait counts most, if a second of it counts so
+        much for each job; of several, the one that comes first in order. None if it counts for nobody."""
+        if self._urgent is None or self._urgent.count != count:
+            self._urgent = _Urgent(count, ((self._keys[job.id], job) for job in self))
+        return self._urgent.first(now, submitted_by)
 
     def key(self, job_id: str) -> Key:
         """The place of a waiting job in the order. Keys outlive their jobs' waiting."""
@@ -237,6 +274,8 @@ class Waiting:
         self._keys[job.id] = key
         if self._by_age is not None and job.walltime < inf:
             heappush(self._by_age, (job.submitted, key, job))
+        if self._urgent is not None:
+            self._urgent.add(job, key)
         lasts = self._lasts
         if not lasts:
             self._blocks.append(_Block([key], [job]))
@@ -258,8 +297,6 @@ class Waiting:
             block.walltime = job.walltime
         if job.min_nodes < block.least:
             block.least = job.min_nodes
-        if job.submitted < block.oldest:
-            block.oldest = job.submitted
         if block.corners and not block.reaches(job.nodes, job.walltime):
             block.corners.append((job.nodes, job.walltime))
         if len(block.keys) > 2 * _BLOCK:
@@ -274,6 +311,8 @@ class Waiting:
         place = bisect_left(block.keys, key)
         job = block.jobs.pop(place)
         del block.keys[place]
+        if self._urgent is not None:
+            self._urgent.remove(job, key)
         if not block.keys:
             del self._blocks[at], self._lasts[at]
             return job
@@ -281,7 +320,7 @@ class Waiting:
             self._lasts[at] = block.keys[-1]
         nodes, walltime = job.nodes, job.walltime
         is_least = nodes == block.nodes or walltime == block.walltime or job.min_nodes == block.least
-        if is_least or job.submitted == block.oldest or (nodes, walltime) in block.corners:
+        if is_least or (nodes, walltime) in block.corners:
             block.loose = True
         return job
 
@@ -290,7 +329,7 @@ class Waiting:
         key = self._keys[job.id]
         block = self._blocks[bisect_left(self._lasts, key)]
         block.jobs[bisect_left(block.keys, key)] = job
-        self._by_age = None
+        self._by_age = self._urgent = None
 
     @property
     def arrivals(self) -> int:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.job import Job
-from dask_hpc.model.waiting import Hole, Limit, Waiting
+from dask_hpc.model.waiting import Hole, Waiting
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.order import Priority
 
@@ -42,10 +42,12 @@ class PlainQueue:
             if job.min_nodes <= hole.idle:
                 yield job
 
-    def submitted_by(self, limit):
+    def most_urgent(self, count, now, by):
+        found, highest = None, 0.0
         for job in self.jobs:
-            if job.submitted <= limit.time:
-                yield job
+            if job.submitted <= by and (now - job.submitted) * count(job) > highest:
+                found, highest = job, (now - job.submitted) * count(job)
+        return found
 
     def fitting(self, key, hole):
         for place, job in self.entries:
@@ -77,13 +79,14 @@ def let_in(jobs, hole, shrinks):
     return found
 
 
-def came_by(search, time, earlier):
-    """Those that came by then, each of which makes it so much earlier."""
-    limit, found = Limit(time), []
-    for job in search(limit):
-        found.append(job)
-        limit.time -= earlier
-    return found
+def count(job):
+    """What a second that a job waits counts: nothing for some."""
+    return job.priority * job.nodes**-0.3
+
+
+def count_all(job):
+    """The same for all."""
+    return 1.0
 
 
 def check_same(queue, plain, rng):
@@ -93,8 +96,10 @@ def check_same(queue, plain, rng):
     assert queue.first is (jobs[0] if jobs else None)
     finite = [job for job in jobs if job.walltime < inf]
     assert queue.oldest is min(finite, key=lambda job: job.submitted, default=None)
-    by, earlier = rng.randint(-1, 60), rng.choice((0, 0, 1, 5))
-    assert came_by(queue.submitted_by, by, earlier) == came_by(plain.submitted_by, by, earlier)
+    counts = rng.choice((count, count, count, count_all))
+    for _ in range(3):
+        now, by = rng.uniform(0, 100), rng.randint(-1, 60)
+        assert queue.most_urgent(counts, now, by) is plain.most_urgent(counts, now, by)
     with pytest.raises(IndexError):
         queue.at(len(jobs))
     if not jobs:
@@ -249,6 +254,15 @@ def test_a_place_given_back_is_not_given_twice():
         queue.add(Job(id=name, nodes=1))
     arrivals = [queue.arrival_of(job.id) for job in queue]
     assert len(set(arrivals)) == 7
+
+
+def test_a_job_that_is_described_anew_counts_as_it_is_now():
+    queue = Waiting()
+    for number in range(3):
+        queue.add(Job(id=str(number), nodes=1, priority=1.0, submitted=float(number)))
+    assert queue.most_urgent(count, 10.0, 9.0).id == "0"
+    queue.replace(Job(id="2", nodes=1, priority=5.0, submitted=2.0))
+    assert queue.most_urgent(count, 10.0, 9.0) is queue["2"]
 
 
 def test_another_rank_keeps_places():

@@ -3,13 +3,15 @@
 import random
 
 import pytest
-from small_machine import decided, machine, sizes, started, wait
+from small_machine import decided, machine, resizes, sizes, started, wait
 
 from dask_hpc import simulate
 from dask_hpc.model.job import Job
+from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import PowerLaw
 from dask_hpc.simulator import Arrival
-from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue, scaling
+from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue, _Elastic, scaling
+from dask_hpc.strategies.strategy import outlook_after
 
 LINEAR, HALF = PowerLaw(1.0), PowerLaw(0.5)
 
@@ -244,6 +246,55 @@ def test_nodes_for_which_others_shrink_are_not_given_away():
     wait(indices, ("next", 6, 100), ("small", 1, 100))
     assert sizes(indices, Elastic()) == {"wide": 2}
     assert decided(indices, ElasticQueue())[0] == []
+
+
+def test_who_comes_behind_one_that_was_stopped_may_still_be_given_nodes():
+    """That one goes before him, and counts less than those who run."""
+    indices = machine(5)
+    indices.waiting.rerank(ElasticQueue())
+    started(indices, "wide", 4, walltime=1e4, least=3, most=4)
+    started(indices, "full", 1, walltime=1e4, most=1)
+    indices.waiting.add(Job(id="stopped", nodes=1, walltime=1e6), ahead=1)
+    wait(indices, ("short", 1, 10.0), ("whole", 5, 1e6))
+    assert resizes(indices, Elastic(bias=1.0))[0].reason == "worth more to job short: 1 node"
+
+
+def test_what_the_queue_has_worked_out_is_not_worked_out_again(monkeypatch):
+    """If nobody starts, while nothing is new, by who wishes the same."""
+    asked, share = [], Elastic.share
+    monkeypatch.setattr(
+        _Elastic, "share", lambda self, *given, **more: asked.append(self.name) or share(self, *given, **more)
+    )
+    for wish, news, times in (
+        (Elastic(), lambda indices: None, 1),
+        (Elastic(bias=1.0), lambda indices: None, 2),
+        (Elastic(), lambda indices: setattr(indices, "now", 1.0), 2),
+        (Elastic(), lambda indices: wait(indices, ("another", 5, 1e6)), 2),
+        (Elastic(), lambda indices: indices.end("r0"), 2),
+    ):
+        indices = machine(5, (1, 100), now=0.0)
+        indices.waiting.rerank(ElasticQueue())
+        started(indices, "grows", 2, walltime=100.0)
+        wait(indices, ("next", 1, 1e6), ("whole", 5, 1e6))
+        snapshot = Snapshot(indices)
+        assert not ElasticQueue().decide(snapshot, None)[0]
+        news(indices)
+        outlook = outlook_after(snapshot, ())
+        found, _ = wish.decide(snapshot, outlook, None)
+        assert len(asked) == times and found
+        assert found == wish.decide(snapshot, outlook, None)[0] and len(asked) == times + 1
+        asked.clear()
+
+
+def test_what_was_worked_out_before_the_queue_was_asked_is_forgotten():
+    indices = machine(5, (1, 100), now=0.0)
+    started(indices, "grows", 2, walltime=100.0)
+    wait(indices, ("next", 1, 1e6), ("whole", 5, 1e6))
+    snapshot = Snapshot(indices)
+    _, memory = ElasticQueue().decide(snapshot, None)
+    assert snapshot.known is not None
+    indices.resting["grows"] = 0.0
+    assert not ElasticQueue().decide(snapshot, memory)[0] and snapshot.known is None
 
 
 def small(seed, share, exponent):

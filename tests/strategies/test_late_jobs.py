@@ -5,11 +5,11 @@ from math import inf
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_machine import machine, wait
+from small_machine import machine, sizes, started, wait
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.malleability.elastic import ROOT, ElasticQueue
+from dask_hpc.strategies.malleability.elastic import ROOT, Elastic, ElasticQueue
 from dask_hpc.strategies.malleability.worth import work_of
 
 
@@ -55,6 +55,19 @@ def test_in_the_end_the_one_that_came_first_goes_first():
     indices.start("recent", 1)
     indices.now = 430_000.0
     assert late(indices) == ["small"] * 2
+
+
+def test_who_is_late_is_given_what_it_lacks_beside_nodes_that_come():
+    """One node comes from a job that shrinks; the other is worth more where it is than to who waits."""
+    indices = machine(4)
+    indices.waiting.rerank(ElasticQueue())
+    started(indices, "shrinks", 2)
+    started(indices, "dear", 2, walltime=15.0)
+    wait(indices, ("late", 2, 1e6), ("whole", 4, 1e6))
+    indices.begin_resize("shrinks", 1)
+    indices.now = 14.0
+    assert sizes(indices, Elastic(bias=1.0, patience=5.0)) == {"dear": 1}
+    assert sizes(indices, Elastic(bias=1.0, patience=50.0)) == {}
 
 
 @settings(max_examples=100, deadline=None)

@@ -107,7 +107,7 @@ class Everybody(elastic.Sharing):
         super().__init__(wish, snapshot, takers)
         self.growth = Growth(snapshot.idle, takers, snapshot.mtct, Forgetful(*self.scales))
 
-    def serve(self, only_starts=False):
+    def serve(self, starts_first=False):
         super().serve()
 
     def _room(self, is_needed):
@@ -390,15 +390,36 @@ def test_what_is_remembered_holds_until_it_is_said_to():
     assert are_dearer(indices.resizable.givers.values(), {}, scales, 0.0)
     for scope in indices.resizable.takers.values():
         step, running = scope.known, scope.running
-        law, until, most = step.high
-        assert law == scales.law and 10.0 < until < running.expected_end
+        most, until = step.bound, step.holds
+        assert step.law == scales.law and 10.0 < until < running.expected_end
         for time in (10.0, (10.0 + until) / 2, until):
             assert 0.0 < step.worth(running, scales._replace(now=time), time) <= most
     for scope in indices.resizable.givers.values():
-        law, since, least = scope.known.low
-        assert law == scales.law and since == 10.0
+        assert scope.known.law == scales.law and scope.known.holds == 10.0
         for time in (10.0, 50.0, 200.0):
-            assert 0.0 < least <= scope.known.worth(scope.running, scales._replace(now=time), time)
+            assert (
+                0.0 < scope.known.bound <= scope.known.worth(scope.running, scales._replace(now=time), time)
+            )
+
+
+def test_what_is_remembered_is_not_believed_for_longer_nor_by_another_law():
+    """Who is about to end, so that a node is worth most to him, was weighed when he had much to do; or by a
+    law in which it hardly counts."""
+    early, late = Scales(0.0, 0.5, 0.0, 0.0, True), Scales(99.0, 0.5, 0.0, 0.0, True)
+    for before in (early, late._replace(bias=5.0)):
+        indices = several_running(2, 100.0)
+        indices.expect_end("1", 150.0)
+        first, second = indices.resizable.takers.values()
+        Growth(100, [first], {}, before).spread()
+        growth = Growth(1, [first, second], {}, late)
+        growth.spread()
+        assert growth.targets == {"0": 3}
+    for before in (late, early._replace(bias=0.0)):
+        indices = several_running(2, 100.0)
+        indices.expect_end("1", 150.0)
+        first, second = indices.resizable.givers.values()
+        assert are_dearer([second], {}, before, 0.0)
+        assert Room([first, second], {}, early).give(1, inf) == {"1": 1}
 
 
 def test_a_new_measurement_counts_at_once():

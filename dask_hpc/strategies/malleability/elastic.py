@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from math import inf
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from dask_hpc.model.job import Job, stretch
@@ -13,7 +14,7 @@ from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.resizable import Scope
 from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.units import count_nodes
-from dask_hpc.model.waiting import Hole, Limit, Waiting
+from dask_hpc.model.waiting import Hole, Waiting
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left
 from dask_hpc.strategies.malleability.precedence import FIRM, Precedence, is_due
 from dask_hpc.strategies.malleability.worth import (
@@ -34,6 +35,11 @@ from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStr
 #: with it, 0.9 to 1.7 % with a quarter, 1.1 to 1.8 % with a half, 1.3 to 2.0 % with 1; and response 7 to 12,
 #: 8 to 15, 10 to 15, 11 to 15 % below it. With less, bounded slowdown is lost where there is little to do
 ROOT = 0.15
+
+
+def urgency(job: Job) -> float:
+    """What each second counts that it waits, if it is too long; nothing without a walltime."""
+    return work_of(job) ** -ROOT
 
 
 class Quiet(NamedTuple):
@@ -147,14 +153,13 @@ class _Elastic:
         fits = isinstance(order, _Elastic) and (order.fixed, order.aging) == (self.fixed, self.aging)
         return fits and not self.fairness
 
-    def share(self, snapshot: Snapshot, only_starts: bool = False) -> "Sharing":
-        """The whole decision; or no more of it than who starts, and on how many nodes."""
+    def share(self, snapshot: Snapshot, starts_first: bool = False) -> "Sharing":
+        """The whole decision; or, if anybody starts, no more of it than who does, and on how many nodes."""
         takers: Scopes = self.ready(snapshot, snapshot.takers) if snapshot.idle else ()
         while True:
             sharing = Sharing(self, snapshot, takers)
-            sharing.serve(only_starts)
-            if sharing.starts or not only_starts:
-                sharing.growth.spread()
+            sharing.serve(starts_first)
+            sharing.growth.spread()
             if not self.cost:
                 return sharing
             targets = sharing.growth.targets
@@ -215,19 +220,7 @@ class _Elastic:
         over = now - oldest.submitted - self.patience
         if over >= FIRM * oldest.walltime and is_due(snapshot, oldest, self.patience):
             return oldest
-        late, highest, in_order = None, 0.0, self.is_order_of(waiting)
-        limit = Limit(max(now - self.patience, oldest.submitted))
-        for job in waiting.submitted_by(limit):
-            ratio = (now - job.submitted) / work_of(job) ** ROOT  # 0 without a walltime
-            if ratio > highest:
-                late, highest = job, ratio
-            ahead, rank, _ = waiting.key(job.id)
-            # nobody behind it has less work
-            if in_order and not ahead and (least := rank - self.aging * now) > 0:
-                least /= max(self.fixed, 1.0)
-                if (time := now - highest * least**ROOT) < limit.time:
-                    limit.time = time
-        return late
+        return waiting.most_urgent(urgency, now, max(now - self.patience, oldest.submitted))
 
     def _scales(self, snapshot: Snapshot) -> Scales:
         hold, is_full = self.overhead + snapshot.overhead, len(snapshot.waiting) > 0
@@ -243,6 +236,10 @@ class _Elastic:
         if target is None:
             return True
         return left(running, now) * (1 - stretch(running.job, len(running.nodes), target)) > self.cost
+
+
+#: all that it is told, of either part
+_wishes = attrgetter(*(field.name for field in fields(_Elastic)))
 
 
 def has_room(snapshot: Snapshot, free: int, givers: Iterable[Scope[Running]]) -> bool:
@@ -264,6 +261,7 @@ class Sharing:
 
     def __init__(self, wish: _Elastic, snapshot: Snapshot, takers: Scopes) -> None:
         self._wish, self._snapshot = wish, snapshot
+        self.moment = snapshot.now, snapshot.revision, snapshot.waiting.arrivals
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
@@ -271,8 +269,13 @@ class Sharing:
         self.scales = wish._scales(snapshot)
         self.growth = Growth(snapshot.idle, takers, snapshot.mtct, self.scales)
 
-    def serve(self, only_starts: bool = False) -> None:
-        """Look for nodes for the waiting jobs, in order of worth; or only as long as one could start."""
+    def is_of(self, wish: _Elastic, snapshot: Snapshot) -> bool:
+        """Whether it is what this one would find, now."""
+        moment = snapshot.now, snapshot.revision, snapshot.waiting.arrivals
+        return self.moment == moment and _wishes(self._wish) == _wishes(wish)
+
+    def serve(self, starts_first: bool = False) -> None:
+        """Look for nodes for the waiting jobs, in order of worth; if one starts, only while another could."""
         growth, wish, waiting, scales = self.growth, self._wish, self._snapshot.waiting, self.scales
         if not len(waiting):
             return
@@ -281,24 +284,26 @@ class Sharing:
         room = self.room = self._room(is_needed=not fits)  # most often who has just come simply fits
         if not (growth.idle or room.total):
             return
+        offered = room.total  # how many nodes those who run could give to who comes next
         if late is not None:
             self._hold_for(late)
+        is_stuck = late is None or smallest_size(late) > growth.idle + coming + offered
         in_order = wish.is_order_of(waiting)
         roomy = fits or self._is_roomy(growth.idle + coming)
-        if in_order and not (only_starts or roomy or late) and self._is_in_vain():
+        if in_order and is_stuck and not (starts_first or roomy) and self._is_in_vain():
             return
-        hole = Hole(growth.idle + coming + room.total)
+        hole = Hole(growth.idle + coming + offered)
         turn, last = self._turn(late, hole)
         for job in turn:
             least = smallest_size(job) if job.walltime < inf else job.nodes
-            if least > growth.idle + coming + room.total and job is not late:
+            if least > growth.idle + coming + offered and job is not late:
                 continue
             weight = work = 0.0
-            if job.kind != "rigid" or room.total or growth.is_wanted:
+            if job.kind != "rigid" or offered or growth.is_wanted:
                 work = wish.work(job)
                 weight = scales.weight(job, work)
             growth.spread(above=inf if job is late or roomy else weight)
-            if only_starts and not growth.idle:
+            if starts_first and self.starts and not growth.idle:
                 return
             if job is late or self.precedence.allows(job, least):
                 if least <= growth.idle:
@@ -315,11 +320,12 @@ class Sharing:
                     self.gives |= gives
                     self.beneficiaries |= dict.fromkeys(gives, job.id)
                     growth.idle = coming = 0
+                    offered = room.total
                 elif in_order and not roomy and job is not late and self._is_last_hope(job, weight):
+                    offered = 0
+                if not growth.idle and ((starts_first and self.starts) or not offered):
                     return
-                if not growth.idle and (only_starts or not room.total):
-                    return
-            hole.idle = growth.idle + coming + room.total
+            hole.idle = growth.idle + coming + offered
         if growth.idle and len(waiting) > wish.depth and not wish.fairness:
             self._serve_the_rest(last)
 
@@ -345,8 +351,8 @@ class Sharing:
         return self.room.is_dearer(SURELY * highest)
 
     def _is_last_hope(self, job: Job, weight: float) -> bool:
-        """Whether nobody behind this job could start or be given nodes, if the jobs are in order of worth."""
-        if self.growth.idle or self._snapshot.waiting.ahead_of(job.id):
+        """Whether nobody behind this job could be given nodes, if the jobs are in order of worth."""
+        if self._snapshot.waiting.ahead_of(job.id):
             return False
         return not self.room.has_below(SURELY * weight / self._wish.hysteresis)
 
@@ -414,19 +420,21 @@ class ElasticQueue(_Elastic, QueueStrategy):
 
     def decide(self, snapshot: Snapshot, memory: Quiet | None) -> tuple[Starts, Quiet | None]:
         """Start those whose turn it is."""
-        idle, waiting = snapshot.idle, snapshot.waiting
+        idle, waiting, snapshot.known = snapshot.idle, snapshot.waiting, None
         if not idle or waiting.first is None:
             return (), None
         if memory is not None and memory.lasts(snapshot):
             return (), memory
         if next(waiting.within(len(waiting), Hole(idle)), None) is None:
             return (), self.quiet(snapshot)  # nobody fits, whatever is best
-        sharing = self.share(snapshot, only_starts=True)
+        sharing = self.share(snapshot, starts_first=True)
+        if not sharing.starts:
+            snapshot.known = sharing  # the other half is asked next
+            return (), self.quiet(snapshot)
         sizes = {
             job_id: sharing.growth.targets.get(job_id, least) for job_id, least in sharing.starts.items()
         }
-        starts = [Start(*one, f"makes good use of {count_nodes(one[1])}") for one in sizes.items()]
-        return starts, None if starts else self.quiet(snapshot)
+        return [Start(*one, f"makes good use of {count_nodes(one[1])}") for one in sizes.items()], None
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +460,9 @@ class Elastic(_Elastic, MalleabilityStrategy):
             return (), memory
         if not (idle and snapshot.takers) and (snapshot.waiting.first is None or not snapshot.givers):
             return (), self.quiet(snapshot)
-        sharing, resizes = self.share(snapshot), []
+        sharing, resizes, snapshot.known = snapshot.known, [], None
+        if not (isinstance(sharing, Sharing) and sharing.is_of(self, snapshot)):
+            sharing = self.share(snapshot)
         for job_id, size in sharing.gives.items():
             given = count_nodes(len(snapshot.running[job_id].nodes) - size)
             resizes.append(

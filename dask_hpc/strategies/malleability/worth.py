@@ -153,8 +153,8 @@ class _FirstStep:
     else has no law, have no such bounds.
     """
 
-    __slots__ = ("after", "curve", "factor", "fitted", "gain", "high", "low", "mtct", "nodes", "order",
-                 "size")  # fmt: skip
+    __slots__ = ("after", "bound", "curve", "factor", "fitted", "gain", "holds", "law", "mtct", "nodes",
+                 "order", "size")  # fmt: skip
 
     def __init__(self, scope: Scope[Running], mtct: float | None, is_down: bool) -> None:
         job, size = scope.running.job, len(scope.running.nodes)
@@ -168,9 +168,10 @@ class _FirstStep:
         #: how fast it is now, and after the step, and the speed that each of those nodes is
         self.factor, self.after = self.curve.factor(size), self.curve.factor(self.size)
         self.gain = (self.after - self.factor) / (self.size - size)
-        #: by which law it was worth how much at least, and from when on; and at most, and until when
-        self.low: tuple[object, float, float] = (None, inf, -inf)
-        self.high: tuple[object, float, float] = (None, -inf, inf)
+        #: what it is worth down at the least, or up at the most; by which law, and from or until when
+        self.bound = -inf if is_down else inf
+        self.law: object = None
+        self.holds = inf if is_down else -inf
 
     @classmethod
     def of(cls, scope: Scope[Running], mtct: Mapping[str, float], is_down: bool) -> "_FirstStep":
@@ -196,16 +197,16 @@ class _FirstStep:
         return self.gain * scales.weight_at(running, self.factor, now)
 
     def remember_least(self, running: Running, worth: float, scales: Scales) -> None:
-        """For later decisions."""
+        """Of a step down, for later decisions."""
         if scales.law is not None and running.expected_end < inf:
-            self.low = (scales.law, scales.now, worth / SURELY)
+            self.bound, self.law, self.holds = worth / SURELY, scales.law, scales.now
 
     def remember_most(self, running: Running, scales: Scales) -> None:
-        """For the next decisions, until it has an eighth less to do."""
+        """Of a step up, for the next decisions, until the job has an eighth less to do."""
         left = max(0.0, running.expected_end - scales.now)
         if scales.law is not None and left < inf:
             until = scales.now + left / 8
-            self.high = (scales.law, until, self.worth(running, scales, until) * SURELY)
+            self.bound, self.law, self.holds = self.worth(running, scales, until) * SURELY, scales.law, until
 
 
 Scopes = Collection[Scope[Running]]
@@ -213,6 +214,17 @@ Scopes = Collection[Scope[Running]]
 #: ``(worth, order, size after it, nodes, speed after it, job, value)``: a step down; of equals, the youngest
 #: gives first. Of one that was not weighed, what it is worth at the least, and its scope
 _Shrink = tuple[float, int, int, int, float, Job | Scope[Running], Value | None]
+
+
+def _work_out(scopes: Scopes, mtct: Mapping[str, float], is_down: bool) -> None:
+    """Know the first step of each: anew where anything is new."""
+    measured = mtct.get
+    for scope in [
+        scope
+        for scope in scopes
+        if (step := scope.known) is None or (step.fitted and step.mtct != measured(step.fitted))
+    ]:
+        _FirstStep.of(scope, mtct, is_down)
 
 
 def are_dearer(
@@ -224,8 +236,7 @@ def are_dearer(
         step = scope.known
         if step is None or (step.fitted and step.mtct != mtct.get(step.fitted)):
             step = _FirstStep.of(scope, mtct, is_down=True)
-        known, since, worth = step.low
-        if worth < than or since > now or known != law:
+        if step.bound < than or step.holds > now or step.law != law:
             running = scope.running
             worth = step.worth(running, scales, now)
             step.remember_least(running, worth, scales)
@@ -302,17 +313,15 @@ class Room:
     def _offers(self) -> list[_Shrink]:
         """The next step of each, as a heap: first what it is worth at the least."""
         if self._heap is None:
-            measured, law, now = self._mtct, self._scales.law, self._scales.now
-            heap: list[_Shrink] = []
-            for scope in self.givers:  # once or twice in each decision: all that matters for what it costs
-                step = scope.known
-                if step is None or (step.fitted and step.mtct != measured.get(step.fitted)):
-                    step = _FirstStep.of(scope, measured, is_down=True)
-                known, since, worth = step.low
-                least = worth if since <= now and known == law else -inf
-                heap.append((least, -step.order, 0, 0, 0.0, scope, None))
-            heapify(heap)
-            self._heap = heap
+            law, now = self._scales.law, self._scales.now
+            _work_out(self.givers, self._mtct, is_down=True)
+            # once or twice in each decision: all that matters for what it costs
+            self._heap = [
+                (step.bound if step.holds <= now and step.law == law else -inf,
+                 -step.order, 0, 0, 0.0, scope, None)
+                for scope in self.givers if (step := scope.known)
+            ]  # fmt: skip
+            heapify(self._heap)
         return self._heap
 
 
@@ -368,25 +377,22 @@ class Growth:
     def _wishes(self) -> list[_Growth]:
         """The next step of each, as a heap: of those that run, first what it is worth at the most."""
         if self._takers:
-            heap, measured, law, now = self._heap, self._mtct, self._scales.law, self._scales.now
-            idle = self.idle
-            for scope in self._takers:  # as above
-                step = scope.known
-                if step is None or (step.fitted and step.mtct != measured.get(step.fitted)):
-                    step = _FirstStep.of(scope, measured, is_down=False)
-                if step.nodes <= idle:
-                    known, until, worth = step.high
-                    most = worth if now <= until and known == law else inf
-                    heap.append((-most, step.order, 0, 0, 0.0, scope, None))
+            law, now, idle = self._scales.law, self._scales.now, self.idle
+            _work_out(self._takers, self._mtct, is_down=False)
+            self._heap += [
+                (-step.bound if now <= step.holds and step.law == law else -inf,
+                 step.order, 0, 0, 0.0, scope, None)
+                for scope in self._takers if (step := scope.known).nodes <= idle
+            ]  # fmt: skip
             self._takers = ()
-            heapify(heap)
+            heapify(self._heap)
         return self._heap
 
     def _weighed(self, scope: Any) -> _Growth | None:
         """The first step of a job that runs."""
         running, step, scales = scope.running, scope.known, self._scales
         worth, speed, value = step.weigh(running, scales, scales.now)
-        if scales.now > step.high[1] or scales.law != step.high[0]:
+        if scales.now > step.holds or scales.law != step.law:
             step.remember_most(running, scales)
         if worth <= 0:
             return None
