@@ -6,7 +6,7 @@ cost about the square root of the number of waiting jobs, or less.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -88,38 +88,38 @@ class Hole:
     spare: int = 0
 
 
-class _Urgent:
+class _ByUrgency:
     """Who waits, in groups for whom waiting counts about as much, the oldest of each first: who has waited
     longest for what that counts is found among few, however many wait."""
 
     _GROUPS = 12  # for each factor of e between what it counts for two jobs
 
-    def __init__(self, count: Callable[[Job], float], jobs: Iterable[tuple[Key, Job]]) -> None:
+    def __init__(self, count: Callable[[Job], float], jobs: dict[str, tuple[Key, Job]]) -> None:
         self.count = count
+        #: by id, those of whom it is not known yet what it counts: most start before anybody asks
+        self._new = jobs
         #: by number of the group: when they were submitted, their place, who, and what a second counts
         self._groups: dict[int, list[tuple[float, Key, Job, float]]] = {}
-        #: what it counts at the most
+        #: what it counts in each at the most
         self._most: dict[int, float] = {}
         #: who it was the last time: mostly still the one
         self._last: tuple[float, Key, Job, float] | None = None
-        for key, job in jobs:
-            self.add(job, key)
 
     def add(self, job: Job, key: Key) -> None:
-        if (counts := self.count(job)) > 0:
-            number = self._number(counts)
-            if number not in self._groups:
-                self._groups[number], self._most[number] = [], exp((number + 1.001) / self._GROUPS)
-            insort(self._groups[number], (job.submitted, key, job, counts))
+        self._new[job.id] = key, job
 
     def remove(self, job: Job, key: Key) -> None:
-        if (counts := self.count(job)) > 0:
+        if self._new.pop(job.id, None) is None and (counts := self.count(job)) > 0:
             group = self._groups[self._number(counts)]
             del group[bisect_left(group, (job.submitted, key))]
             if self._last is not None and self._last[1] is key:
                 self._last = None
 
     def first(self, now: float, submitted_by: float) -> Job | None:
+        """Who has waited longest until now for what that counts; of several, the one that comes first."""
+        for job_id in list(self._new):
+            self._take_in(*self._new[job_id])
+            del self._new[job_id]
         best, highest, most = self._last, 0.0, self._most
         if best is not None:
             highest = (now - best[0]) * best[3] if best[0] <= submitted_by else 0.0
@@ -134,6 +134,13 @@ class _Urgent:
         self._last = best
         return best[2] if best is not None and highest > 0 else None
 
+    def _take_in(self, key: Key, job: Job) -> None:
+        if (counts := self.count(job)) > 0:
+            number = self._number(counts)
+            if number not in self._groups:
+                self._groups[number], self._most[number] = [], exp((number + 1.001) / self._GROUPS)
+            insort(self._groups[number], (job.submitted, key, job, counts))
+
     def _number(self, counts: float) -> int:
         return floor(log(counts) * self._GROUPS)
 
@@ -141,7 +148,7 @@ class _Urgent:
 class Waiting:
     """An ordered collection of jobs. Strategies only read it."""
 
-    __slots__ = ("_arrivals", "_blocks", "_by_age", "_keys", "_lasts", "_order", "_urgent")
+    __slots__ = ("_arrivals", "_blocks", "_by_age", "_by_urgency", "_keys", "_lasts", "_order")
 
     def __init__(self, order: Ranking | None = None) -> None:
         self._order: Ranking = order or ByArrival()
@@ -151,8 +158,8 @@ class Waiting:
         self._lasts: list[Key] = []  # the last key of each block
         #: when they were submitted, and some that are gone; made when somebody asks
         self._by_age: list[tuple[float, Key, Job]] | None = None
-        #: the same
-        self._urgent: _Urgent | None = None
+        #: made when somebody asks, too
+        self._by_urgency: _ByUrgency | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -229,9 +236,9 @@ class Waiting:
     def most_urgent(self, count: Callable[[Job], float], now: float, submitted_by: float) -> Job | None:
         """Of those that were submitted by a time the one whose wait counts most, if a second of it counts so
         much for each job; of several, the one that comes first in order. None if it counts for nobody."""
-        if self._urgent is None or self._urgent.count != count:
-            self._urgent = _Urgent(count, ((self._keys[job.id], job) for job in self))
-        return self._urgent.first(now, submitted_by)
+        if self._by_urgency is None or self._by_urgency.count != count:
+            self._by_urgency = _ByUrgency(count, {job.id: (self._keys[job.id], job) for job in self})
+        return self._by_urgency.first(now, submitted_by)
 
     def key(self, job_id: str) -> Key:
         """The place of a waiting job in the order. Keys outlive their jobs' waiting."""
@@ -274,8 +281,8 @@ class Waiting:
         self._keys[job.id] = key
         if self._by_age is not None and job.walltime < inf:
             heappush(self._by_age, (job.submitted, key, job))
-        if self._urgent is not None:
-            self._urgent.add(job, key)
+        if self._by_urgency is not None:
+            self._by_urgency.add(job, key)
         lasts = self._lasts
         if not lasts:
             self._blocks.append(_Block([key], [job]))
@@ -311,8 +318,8 @@ class Waiting:
         place = bisect_left(block.keys, key)
         job = block.jobs.pop(place)
         del block.keys[place]
-        if self._urgent is not None:
-            self._urgent.remove(job, key)
+        if self._by_urgency is not None:
+            self._by_urgency.remove(job, key)
         if not block.keys:
             del self._blocks[at], self._lasts[at]
             return job
@@ -329,7 +336,7 @@ class Waiting:
         key = self._keys[job.id]
         block = self._blocks[bisect_left(self._lasts, key)]
         block.jobs[bisect_left(block.keys, key)] = job
-        self._by_age = self._urgent = None
+        self._by_age = self._by_urgency = None
 
     @property
     def arrivals(self) -> int:
