@@ -161,6 +161,7 @@ test("bands have their jobs' colours, whoever is not pointed at is faded, and na
   assert.deepEqual(widths(wide), [360, 270]); // 40 and 30 of 100 seconds, 900 pixels
   assert.deepEqual(widths(odd), [270, 270, 180]); // it lies on the other, which gets thinner and goes
   assert.equal(widths("idle").reduce((all, one) => all + one, 0), 900);
+  assert.deepEqual(rows.filter(([colour]) => colour === "idle").map((row) => row[5])[0], 200); // nobody has a node yet
   assert.ok(rows.every(([, alpha]) => alpha === 1));
   // its end is on its band, which is painted before
   assert.ok(rows.findIndex(([colour]) => colour === "#d32f2f") > rows.findLastIndex(([colour]) => colour === wide));
