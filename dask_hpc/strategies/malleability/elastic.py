@@ -322,7 +322,7 @@ class Sharing:
                     growth.idle = coming = 0
                     offered = room.total
                 elif in_order and not roomy and job is not late and self._is_last_hope(job, weight):
-                    offered = 0
+                    offered = 0  # nor to anybody behind it
                 if not growth.idle and ((starts_first and self.starts) or not offered):
                     return
             hole.idle = growth.idle + coming + offered
