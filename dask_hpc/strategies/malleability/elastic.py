@@ -240,6 +240,8 @@ class _Elastic:
 
 #: all that it is told, of either part
 _wishes = attrgetter(*(field.name for field in fields(_Elastic)))
+#: what is another as soon as anything may be decided otherwise
+_moment_of = attrgetter("now", "revision", "waiting.arrivals")
 
 
 def has_room(snapshot: Snapshot, free: int, givers: Iterable[Scope[Running]]) -> bool:
@@ -261,7 +263,7 @@ class Sharing:
 
     def __init__(self, wish: _Elastic, snapshot: Snapshot, takers: Scopes) -> None:
         self._wish, self._snapshot = wish, snapshot
-        self.moment = snapshot.now, snapshot.revision, snapshot.waiting.arrivals
+        self._moment = _moment_of(snapshot)
         self.starts: dict[str, int] = {}
         self.gives: dict[str, int] = {}
         self.beneficiaries: dict[str, str] = {}
@@ -271,8 +273,7 @@ class Sharing:
 
     def is_of(self, wish: _Elastic, snapshot: Snapshot) -> bool:
         """Whether it is what this one would find, now."""
-        moment = snapshot.now, snapshot.revision, snapshot.waiting.arrivals
-        return self.moment == moment and _wishes(self._wish) == _wishes(wish)
+        return self._moment == _moment_of(snapshot) and _wishes(self._wish) == _wishes(wish)
 
     def serve(self, starts_first: bool = False) -> None:
         """Look for nodes for the waiting jobs, in order of worth; if one starts, only while another could."""

@@ -481,7 +481,7 @@ export function paintBands(picture, pointed, context, width, floor, theme, x, y)
 }
 
 /** Rectangles, painted colour by colour: every change of a canvas's colour leaves something to be collected, and
- * an hour of bands has a hundred thousand a second. */
+ * an hour of a thousand nodes has fifty thousand a second. */
 class Pieces {
   constructor() {
     /** By colour, of those that are faded and of those that are not: how many numbers, and the numbers. */
